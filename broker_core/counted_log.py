@@ -21,7 +21,7 @@ OTHERS = "others"
 
 
 @dataclass(slots=True)
-class _Repeated:
+class _RepeatedLine:
     logger: logging.Logger
     level: int
     event: str
@@ -37,7 +37,7 @@ class CountedLog:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._repeated: dict[tuple[str, str], _Repeated] = {}
+        self._repeated: dict[tuple[str, str], _RepeatedLine] = {}
 
     def report(
         self,
@@ -59,7 +59,7 @@ class CountedLog:
             repeated = self._repeated.get((event, subject))
         is_first = repeated is None
         if repeated is None:
-            repeated = _Repeated(logger, level, event, subject)
+            repeated = _RepeatedLine(logger, level, event, subject)
             self._repeated[event, subject] = repeated
         repeated.count += 1
         repeated.detail, repeated.values = detail, values
@@ -76,18 +76,18 @@ class CountedLog:
                 self._log(repeated)
         self._repeated.clear()
 
-    def _wait(self, repeated: _Repeated) -> None:
+    def _wait(self, repeated: _RepeatedLine) -> None:
         when = self._clock.monotonic() + PERIOD_S
         repeated.timer = self._clock.call_at(when, lambda: self._end_period(repeated))
 
-    def _end_period(self, repeated: _Repeated) -> None:
+    def _end_period(self, repeated: _RepeatedLine) -> None:
         if not repeated.count:
             del self._repeated[repeated.event, repeated.subject]
             return
         self._log(repeated)
         self._wait(repeated)
 
-    def _log(self, repeated: _Repeated) -> None:
+    def _log(self, repeated: _RepeatedLine) -> None:
         detail = repeated.detail % repeated.values
         repeated.logger.log(
             repeated.level,

@@ -71,7 +71,7 @@ class Account:
     def permission(self, resource: str) -> int:
         """Return the permission for a resource, or the default.
 
-        Differs: in the original the default permission for topics also covers the broker's own
+        Differs: in RocketMQ the default permission for topics also covers the broker's own
         topics.
         """
         found = self.permissions.get(resource)
@@ -125,7 +125,7 @@ def build_account(table: Mapping[str, Any]) -> Account:
 def check_keys(access_key: str | None, secret_key: str | None) -> None:
     """Check both keys.
 
-    Differs: the original's error text contains the secret key.
+    Differs: RocketMQ's error text contains the secret key.
 
     Raises:
         ValueError: a key is missing or too short.

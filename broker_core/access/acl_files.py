@@ -5,8 +5,8 @@ then plain_acl.yml, which receives new accounts. AclFiles rereads a changed file
 seconds; while a file can't be read, the old accounts remain in effect. Reading a file that other
 users may read or change logs a WARNING.
 
-Source: acl/plain/PlainPermissionManager.java, srvutil/AclFileWatchService.java (4.9.7). As in the
-original, a change over the wire removes a file's comments.
+Source: acl/plain/PlainPermissionManager.java, srvutil/AclFileWatchService.java (4.9.7). As in
+RocketMQ, a change over the wire removes a file's comments.
 Differs: a write replaces the file atomically, and only its owner may read it.
 """
 

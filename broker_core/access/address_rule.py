@@ -73,7 +73,7 @@ def _any_of(line: str, addresses: list[str]) -> AddressRule:
 
 def _v4_range(line: str) -> AddressRule:
     texts = [text.strip() for text in line.split(".")]
-    # The first part that is a range decides; the parts after it are ignored, as in the original.
+    # The first part that is a range decides; the parts after it are ignored, as in RocketMQ.
     index = next((i for i, text in enumerate(texts) if "*" in text or "-" in text), 0)
     if len(texts) != V4_PARTS or index == 0:
         raise ValueError(f"{line!r} is not a range of addresses such as 10.1.2.* or 10.1.2.1-9")

@@ -85,7 +85,7 @@ class Authorizer:
         """Check a request from `remote_address`, "ip:port".
 
         Raises:
-            AccessRefusedError: SYSTEM_ERROR with the reason, in the original's words.
+            AccessRefusedError: SYSTEM_ERROR with the reason, in RocketMQ's words.
         """
         account = self._account(request, remote_address)
         if account is None:
@@ -270,7 +270,7 @@ class Authorizer:
                     request,
                     remote_address,
                     "no permission",
-                    f"No default permission for {_printed(resource)}",
+                    f"No default permission for {_printable(resource)}",
                 )
 
     def _refusal(
@@ -308,7 +308,7 @@ def shorten_key(access_key: str | None) -> str | None:
     return access_key if access_key is None else access_key[:SHOWN_CHARS_MAX]
 
 
-def _printed(resource: str) -> str:
+def _printable(resource: str) -> str:
     if resource.startswith(RETRY_GROUP_TOPIC_PREFIX):
         return f"group:{resource.removeprefix(RETRY_GROUP_TOPIC_PREFIX)[:255]}"
     return f"topic:{resource[:255]}"

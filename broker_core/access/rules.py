@@ -1,12 +1,12 @@
 """The permissions that each request needs, one row per code. A code without a row is refused.
 
 Source: acl/plain/PlainAccessValidator.java, acl/common/Permission.java (4.9.7).
-Differs: the original requires only an account for batches (320), reading offsets (14), queue locks
+Differs: RocketMQ requires only an account for batches (320), reading offsets (14), queue locks
 (41, 42), checking expressions (46) and most administrative requests. Here the first four require
 the permissions that their clients have anyway, and only an administrator may change the broker,
 read its configuration or accounts, or watch other clients' messages. A request with a message's log
 offset requires a permission on that message's topic (`found`). A send to a retry topic needs SUB on
-that topic's group, regardless of the group in the request. The original's name server doesn't
+that topic's group, regardless of the group in the request. RocketMQ's name server doesn't
 require accounts.
 """
 
@@ -313,7 +313,7 @@ RULES: dict[int, Rule] = {
     # Between the brokers of a set.
     RequestCode.GET_REPLICATION_STATE: FOLLOWER,
     # Name server requests that change something. The others have no row there and are open to
-    # everyone: clients look up routes without signing, as in the original.
+    # everyone: clients look up routes without signing, as in RocketMQ.
     RequestCode.REGISTER_BROKER: REGISTRATION,
     RequestCode.UNREGISTER_BROKER: REGISTRATION,
     RequestCode.QUERY_DATA_VERSION: REGISTRATION,

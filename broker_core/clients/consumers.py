@@ -271,7 +271,7 @@ def _merge_subscriptions(group: ConsumerGroup, wanted: Iterable[SubscriptionData
     """Replace the group's topics by this heartbeat's; return whether the set of topics changed.
 
     The last heartbeat wins for the whole group: two clients with different subscriptions overwrite
-    each other's, as in the original, where this is a known symptom.
+    each other's, as in RocketMQ, where this is a known symptom.
     """
     changed = False
     topics = set()

@@ -40,7 +40,7 @@ class RebalanceLocks:
     """The locks of all queues. Event loop only.
 
     A disconnected client keeps its locks until they expire, because it may still be consuming.
-    Differs: expired locks are forgotten, and the number of locks is limited; the original keeps
+    Differs: expired locks are forgotten, and the number of locks is limited; RocketMQ keeps
     each lock forever.
     """
 

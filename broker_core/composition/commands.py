@@ -163,7 +163,7 @@ async def _promote_running(configuration: Configuration, address: str, options: 
         hint = " (--force)" if answer.ext_fields.get("masterAlive") == "true" else ""
         raise ReplicationError(f"{address} was not promoted: {answer.remark}{hint}")
     told = answer.ext_fields
-    return _promoted(address, told["brokerRole"], told["epoch"], told["startOffset"])
+    return _promotion_text(address, told["brokerRole"], told["epoch"], told["startOffset"])
 
 
 def _promote_stopped(configuration: Configuration, options: Namespace) -> str:
@@ -193,7 +193,7 @@ def _promote_stopped(configuration: Configuration, options: Namespace) -> str:
             promoted = await promotion.promote(options.role, is_forced=options.force)
         finally:
             await peers.shutdown()
-        return _promoted(
+        return _promotion_text(
             foundation.address,
             promoted.broker_role,
             str(promoted.epoch),
@@ -206,7 +206,7 @@ def _promote_stopped(configuration: Configuration, options: Namespace) -> str:
         store.close()
 
 
-def _promoted(address: str, broker_role: str, epoch: str, start_offset: str) -> str:
+def _promotion_text(address: str, broker_role: str, epoch: str, start_offset: str) -> str:
     return f"{address} is {broker_role} in epoch {epoch}, from offset {start_offset} on"
 
 

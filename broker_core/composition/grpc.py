@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from broker_core.remoting.connection import Connection
 
 DELAY_MS_MAX = 86_400_000
-"""How far ahead a delivery time may be, as in the original's proxy."""
+"""How far ahead a delivery time may be, as in RocketMQ's proxy."""
 
 
 def grpc_stages(

@@ -75,7 +75,7 @@ def build_naming(
 
 
 def announcement(foundation: Foundation, naming: NamingParts) -> str:
-    """Return the sentence for a successful start, in the original's words."""
+    """Return the sentence for a successful start, in RocketMQ's words."""
     config = foundation.configuration.broker
     name_servers = parse_addresses(config.namesrv_addr)
     if naming.name_server is not None:

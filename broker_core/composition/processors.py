@@ -74,7 +74,7 @@ class Sending(NamedTuple):
     reply: ReplyProcessor
 
 
-class Consuming(NamedTuple):
+class ConsumerProcessors(NamedTuple):
     """The processors that deliver messages and keep consumers' progress."""
 
     pull: PullProcessor
@@ -338,7 +338,7 @@ def _undecided(
 
 def build_consuming(
     foundation: Foundation, storage: StorageParts, clients: ClientParts
-) -> Consuming:
+) -> ConsumerProcessors:
     """Build the processors that deliver messages."""
     config, clock = foundation.configuration.broker, foundation.clock
     store, consumers = storage.store, clients.consumers
@@ -388,4 +388,4 @@ def build_consuming(
         clock,
     )
     acks = PopAcksProcessor(config.broker_name, storage.topics, store, parts.engine, consumer_trace)
-    return Consuming(pull, pop, acks, OffsetsProcessor(storage.offsets, commits, store))
+    return ConsumerProcessors(pull, pop, acks, OffsetsProcessor(storage.offsets, commits, store))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Table = dict[str, TopicConfig]
 
 
-class _Known(NamedTuple):
+class _KnownTopics(NamedTuple):
     """The topics in topics.json or, if the broker can't read that file, in its `.bak`."""
 
     table: Table
@@ -94,7 +94,7 @@ def _add(table: Table, queue_nums: dict[str, int], named: dict[str, int]) -> lis
     return changes
 
 
-def _known(path: Path, files: Storage) -> _Known:
+def _known(path: Path, files: Storage) -> _KnownTopics:
     damage = ""
     for place in (path, path.with_name(f"{path.name}.bak")):
         text = files.read(place)
@@ -104,11 +104,11 @@ def _known(path: Path, files: Storage) -> _Known:
             document = _decoded(text)
             version = msgspec.convert(document.get("dataVersion") or {}, DataVersion)
             given = document.get("topicConfigTable") or {}
-            return _Known(msgspec.convert(given, Table, strict=False), version, damage)
+            return _KnownTopics(msgspec.convert(given, Table, strict=False), version, damage)
         except ValueError as error:
             if place == path:
                 damage = str(error)
-    return _Known({}, DataVersion(), damage)
+    return _KnownTopics({}, DataVersion(), damage)
 
 
 def _decoded(text: bytes) -> dict[str, Any]:
@@ -123,18 +123,18 @@ def _decoded(text: bytes) -> dict[str, Any]:
 def _queue_nums(directory: Path, files: Storage) -> dict[str, int]:
     """Return how many queues each topic needs so that all its files can be read."""
     nums: dict[str, int] = {}
-    for topic in _listed(directory, files):
+    for topic in _list_files(directory, files):
         if is_system_topic(topic) or not is_legal_name(topic):
             continue
-        for name in _listed(directory / topic, files):
+        for name in _list_files(directory / topic, files):
             if not (name.isascii() and name.isdigit()) or int(name) >= QUEUE_NUMS_MAX:
                 continue
-            if any(map(may_be_offset_file, _listed(directory / topic / name, files))):
+            if any(map(may_be_offset_file, _list_files(directory / topic / name, files))):
                 nums[topic] = max(nums.get(topic, 0), int(name) + 1)
     return nums
 
 
-def _listed(directory: Path, files: Storage) -> list[str]:
+def _list_files(directory: Path, files: Storage) -> list[str]:
     return files.list_directory(directory) if files.is_directory(directory) else []
 
 

@@ -115,7 +115,7 @@ class BrokerConfig:
     trace_recorder_max_bytes: int = setting(16 << 20, low=1 << 20, high=1 << 30, unit=BYTES)
     trace_recorder_minutes: int = setting(10, low=1, high=24 * 60)
     """How far back the live trace's flight recorder reaches, if its memory suffices."""
-    # Comma-separated names of extensions, in order; the last key is the original's.
+    # Comma-separated names of extensions, in order; the last key is RocketMQ's.
     send_message_hooks: str = setting("", extensions_max=EXTENSIONS_MAX)
     consume_message_hooks: str = setting("", extensions_max=EXTENSIONS_MAX)
     rpc_hooks: str = setting("", extensions_max=EXTENSIONS_MAX)

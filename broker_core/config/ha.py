@@ -23,7 +23,7 @@ class HaConfig:
     """Settings of a master's HA service and a slave's HA client; milliseconds, bytes."""
 
     ha_listen_port: int = setting(10_912, high=PORT_MAX)
-    """By default listenPort + 1. The original ignores the key and always uses that."""
+    """By default listenPort + 1. RocketMQ ignores the key and always uses that."""
     ha_send_heartbeat_interval: int = setting(
         5_000, low=10, high=10 * MINUTE_MS, unit=MILLISECONDS, live=True
     )

@@ -1,6 +1,6 @@
 """LimitsConfig: how much data clients may make the broker hold.
 
-The original has no such limits. The defaults are far above normal use, and all tables at their
+RocketMQ has no such limits. The defaults are far above normal use, and all tables at their
 limits need less than 100 MB, plus 100 MB for timers; a request that would exceed a limit is refused
 with a remark that names the key.
 """

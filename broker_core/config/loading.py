@@ -205,7 +205,7 @@ class _Values:
                 warning = "transientStorePoolEnable has no effect with brokerRole=SLAVE"
                 self.warnings.append(warning)
         elif broker_id:
-            # As in the original: clients find a master by this ID.
+            # As in RocketMQ: clients find a master by this ID.
             values["brokerId"] = 0
             self.warnings.append(f"brokerId={broker_id} has no effect with brokerRole={role}: 0")
         least, most = values.get("minInSyncReplicas", 1), values.get("inSyncReplicas", 2)

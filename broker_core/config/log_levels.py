@@ -1,6 +1,6 @@
 """Log levels: the key logLevel, and a key logLevel.PACKAGE for each package with its own level.
 
-These are Trebuchet's own keys; the original configures levels in logback's files.
+These are Trebuchet's own keys; RocketMQ configures levels in logback's files.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ class NamesrvConfig:
     """Switches that UPDATE_NAMESRV_CONFIG may change, since each takes effect at once."""
 
     product_env_name: str = setting("center", check=checks.name, live=True, has_effect=False)
-    """A display name; the original uses it only with clusterTest."""
+    """A display name; RocketMQ uses it only with clusterTest."""
     order_message_enable: bool = setting(default=False, live=True)
     """Routes include the queues of ORDER_TOPIC_CONFIG."""
     return_order_topic_config_to_broker: bool = setting(default=True, live=True)

@@ -44,7 +44,7 @@ class StoreConfig:
     enable_consume_queue_ext: bool = False
     mapped_file_size_consume_queue_ext: int = setting(48 << 20, low=64, high=1 << 30, unit=BYTES)
     bit_map_length_consume_queue_ext: int = setting(64, has_effect=False)
-    """As in the original, the broker sets this at its start to the size that the Bloom filter
+    """As in RocketMQ, the broker sets this at its start to the size that the Bloom filter
     needs.
     """
     flush_disk_type: Literal["ASYNC_FLUSH", "SYNC_FLUSH"] = setting("ASYNC_FLUSH", important=True)

@@ -35,7 +35,7 @@ class TlsConfig:
     trust_cert_path: str = setting("", key="tls.server.trustCertPath")
     # The certificate and the requirements when the broker is the client: to name servers.
     use_tls: bool = setting(default=False, key="useTLS", aliases=("tls.enable",))
-    """On by default if tls.server.mode=enforcing. The alias is a system property of the original.
+    """On by default if tls.server.mode=enforcing. The alias is a system property of RocketMQ.
     """
     client_cert_path: str = setting("", key="tls.client.certPath")
     client_key_path: str = setting("", key="tls.client.keyPath")

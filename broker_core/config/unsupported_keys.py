@@ -1,4 +1,4 @@
-"""Keys of the original without effect here: accepted and ignored, or refused.
+"""Keys of RocketMQ without effect here: accepted and ignored, or refused.
 
 A value is refused if it asks for an unsupported feature: a file that names an authentication
 provider must not start a broker without access control.

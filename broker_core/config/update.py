@@ -31,7 +31,7 @@ def update_namesrv(config: NamesrvConfig, table: Mapping[str, str]) -> list[str]
     for name, text in table.items():
         if name not in NAMESRV_KEYS:
             raise ConfigError(name, text, "")
-        values[name] = _parsed(name, text)
+        values[name] = _parse(name, text)
     return sorted(name for name, value in values.items() if _put(config, name, value))
 
 
@@ -72,7 +72,7 @@ def _checked(name: str, text: str) -> Any:
     if not is_live(name):
         raise ConfigError(name, text, "")
     if not name.startswith(LOG_LEVEL_OPTION):
-        return _parsed(name, text)
+        return _parse(name, text)
     try:
         check_log_level(name.removeprefix(LOG_LEVEL_OPTION), text)
     except ValueError as error:
@@ -80,7 +80,7 @@ def _checked(name: str, text: str) -> Any:
     return text
 
 
-def _parsed(name: str, text: str) -> Any:
+def _parse(name: str, text: str) -> Any:
     try:
         return parse_value(KEYS[name], text)
     except ValueError as error:

@@ -2,13 +2,13 @@
 
 Each level is a queue ordered by due time, with a separate task, so that a failure delays only that
 level. A delivered message is a copy with all properties of the delayed one, including DELAY,
-REAL_TOPIC and REAL_QID, as in the original.
+REAL_TOPIC and REAL_QID, as in RocketMQ.
 
 Invariant: an offset is written to delayOffset.json after the copies before it are durable.
 Source: store/schedule/ScheduleMessageService.java (4.9.7).
-Differs: a level sleeps until its next message is due; the original checks ten times a second.
+Differs: a level sleeps until its next message is due; RocketMQ checks ten times a second.
 Messages of a level that messageDelayLevel no longer has are also delivered. A message that can
-never be put is skipped; the original retries forever.
+never be put is skipped; RocketMQ retries forever.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from broker_core.store.availability import Availability
     from broker_core.store.results import MessageFilter, PutMessageResult
 
-    Delivered = Callable[[MessageExt, str, int, PutMessageResult], None]
-    Deferred = Callable[[int, PutMessageResult], None]
+    DeliveryCallback = Callable[[MessageExt, str, int, PutMessageResult], None]
+    DeferralCallback = Callable[[int, PutMessageResult], None]
 
 logger = logging.getLogger(__name__)
 
@@ -111,8 +111,8 @@ class ScheduleService(Service):
         steady: SteadyClock,
         *,
         flush_interval_ms: int,
-        on_delivered: Delivered | None = None,
-        on_deferred: Deferred | None = None,
+        on_delivered: DeliveryCallback | None = None,
+        on_deferred: DeferralCallback | None = None,
     ) -> None:
         super().__init__()
         self._on_delivered = on_delivered

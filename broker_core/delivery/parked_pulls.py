@@ -2,7 +2,7 @@
 
 Source: broker/longpolling/PullRequestHoldService.java (4.9.7).
 Differs: a parked pull whose filter skipped the arrivals remembers how far it looked, so that the
-next arrival doesn't check them again. The original scans every five seconds; here one timer waits
+next arrival doesn't check them again. RocketMQ scans every five seconds; here one timer waits
 for the first deadline. A pull of a client that doesn't read its answers stays parked until the
 client reads again, so the answer doesn't use memory meanwhile.
 """
@@ -65,7 +65,7 @@ class Parkable(Protocol):
         ...
 
 
-class _Parked:
+class _ParkedPull:
     __slots__ = (
         "is_counted",
         "is_last",
@@ -102,17 +102,17 @@ class ParkedPulls:
         self._clock = clock
         self._limits = limits
         self._count = 0
-        self.parked: dict[str, dict[int, dict[_Parked, None]]] = {}
+        self.parked: dict[str, dict[int, dict[_ParkedPull, None]]] = {}
         self.on_group_ended: Callable[[str], None] = lambda _group: None
-        self._by_connection: dict[Hashable, set[_Parked]] = {}
+        self._by_connection: dict[Hashable, set[_ParkedPull]] = {}
         self._large_bytes: Counter[Hashable] = Counter()
         self._large_bytes_of_all = 0
         # Pulls that wait until their client reads, in the order of the attempts.
-        self._held: dict[Hashable, dict[_Parked, None]] = {}
+        self._held: dict[Hashable, dict[_ParkedPull, None]] = {}
         self._ready: dict[QueueKey, int] = {}
-        self._due: deque[_Parked] = deque()
+        self._due: deque[_ParkedPull] = deque()
         self._is_attempt_due = False
-        self._deadlines = Deadlines[_Parked](clock, self._expire)
+        self._deadlines = Deadlines[_ParkedPull](clock, self._expire)
 
     def __len__(self) -> int:
         return self._count
@@ -137,7 +137,7 @@ class ParkedPulls:
 
         `chars` is the length of the pull's expression and other texts; 0 if they are short.
         """
-        parked = _Parked(topic, queue_id, pull, _large_bytes(chars))
+        parked = _ParkedPull(topic, queue_id, pull, _large_bytes(chars))
         if parked.large_bytes:
             self._large_bytes[pull.connection] += parked.large_bytes
             self._large_bytes_of_all += parked.large_bytes
@@ -151,7 +151,7 @@ class ParkedPulls:
 
         The last attempt is made when the topic ends.
         """
-        parked = _Parked(topic, queue_id, watcher, 0)
+        parked = _ParkedPull(topic, queue_id, watcher, 0)
         parked.is_counted = False
         self.parked.setdefault(topic, {}).setdefault(queue_id, {})[parked] = None
 
@@ -184,7 +184,7 @@ class ParkedPulls:
     def end_group(self, group: str) -> None:
         """Answer the pulls of a group that isn't allowed to consume; its next pulls are refused.
 
-        Differs: the original checks permissions again whenever a parked pull is tried.
+        Differs: RocketMQ checks permissions again whenever a parked pull is tried.
         """
         for parked in self._all():
             if parked.pull.group == group:
@@ -198,7 +198,7 @@ class ParkedPulls:
             self._attempt(parked, is_last=True)
         self._deadlines.shutdown()
 
-    def _all(self) -> list[_Parked]:
+    def _all(self) -> list[_ParkedPull]:
         return [
             parked
             for queues in self.parked.values()
@@ -244,15 +244,15 @@ class ParkedPulls:
             asyncio.get_running_loop().call_soon(self._attempt_some)
 
     @staticmethod
-    def _attempt(parked: _Parked, *, is_last: bool) -> bool:
+    def _attempt(parked: _ParkedPull, *, is_last: bool) -> bool:
         return attempt(parked.pull, "a parked pull", parked.topic, parked.queue_id, is_last=is_last)
 
-    def _expire(self, parked: _Parked) -> None:
+    def _expire(self, parked: _ParkedPull) -> None:
         parked.is_last = True
         self._due.append(parked)
         self._attempt_soon()
 
-    def _forget(self, parked: _Parked) -> None:
+    def _forget(self, parked: _ParkedPull) -> None:
         self._unpark(parked)
         mine = self._by_connection.get(parked.pull.connection)
         if mine is not None:
@@ -260,7 +260,7 @@ class ParkedPulls:
             if not mine:
                 del self._by_connection[parked.pull.connection]
 
-    def _unpark(self, parked: _Parked) -> None:
+    def _unpark(self, parked: _ParkedPull) -> None:
         if not parked.is_waiting:
             return
         parked.is_waiting = False

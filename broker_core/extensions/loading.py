@@ -84,7 +84,7 @@ MESSAGE_STORE_PLUG_INS = Kind(
 )
 
 
-class Loaded(NamedTuple, Generic[T_co]):
+class ActiveExtension(NamedTuple, Generic[T_co]):
     """An active extension; the label, KEY.NAME, identifies it in logs and counts."""
 
     label: str
@@ -95,13 +95,13 @@ class Loaded(NamedTuple, Generic[T_co]):
 class Extensions:
     """The active extensions, each kind in configuration order. Event loop only after `load`."""
 
-    send_message_hooks: tuple[Loaded[SendMessageHook], ...] = ()
-    consume_message_hooks: tuple[Loaded[ConsumeMessageHook], ...] = ()
-    rpc_hooks: tuple[Loaded[RPCHook], ...] = ()
-    access_validators: tuple[Loaded[AccessValidator | None], ...] = ()
+    send_message_hooks: tuple[ActiveExtension[SendMessageHook], ...] = ()
+    consume_message_hooks: tuple[ActiveExtension[ConsumeMessageHook], ...] = ()
+    rpc_hooks: tuple[ActiveExtension[RPCHook], ...] = ()
+    access_validators: tuple[ActiveExtension[AccessValidator | None], ...] = ()
     """None represents plain_acl."""
-    transaction_listener: Loaded[TransactionListener] | None = None
-    store_plug_ins: tuple[Loaded[StorePlugInFactory], ...] = ()
+    transaction_listener: ActiveExtension[TransactionListener] | None = None
+    store_plug_ins: tuple[ActiveExtension[StorePlugInFactory], ...] = ()
     failures: Failures = field(default_factory=Failures)
     made: list[tuple[str, str, object]] = field(default_factory=list)
     """Label, package and object of each."""
@@ -180,18 +180,21 @@ class _Loader:
 
     def all_of(
         self, kind: Kind, text: str, *, built_in: str | None = None
-    ) -> tuple[Loaded[Any], ...]:
+    ) -> tuple[ActiveExtension[Any], ...]:
         return tuple(
-            Loaded(f"{kind.key}.{name}", None)
+            ActiveExtension(f"{kind.key}.{name}", None)
             if name == built_in
             else self._made(kind, self._find(kind, name, text))
             for name in names_of(text)
         )
 
-    def factories_of(self, kind: Kind, text: str) -> tuple[Loaded[StorePlugInFactory], ...]:
+    def factories_of(
+        self, kind: Kind, text: str
+    ) -> tuple[ActiveExtension[StorePlugInFactory], ...]:
         found = [self._find(kind, name, text) for name in names_of(text)]
         return tuple(
-            Loaded(f"{kind.key}.{one.name}", partial(self._plug_in, kind, one)) for one in found
+            ActiveExtension(f"{kind.key}.{one.name}", partial(self._plug_in, kind, one))
+            for one in found
         )
 
     def _plug_in(
@@ -226,7 +229,7 @@ class _Loader:
             raise found.refusal(f"is not a class or function but {type(make).__name__}")
         return found
 
-    def _made(self, kind: Kind, found: _NamedEntryPoint, *more: object) -> Loaded[Any]:
+    def _made(self, kind: Kind, found: _NamedEntryPoint, *more: object) -> ActiveExtension[Any]:
         try:
             extension = found.make(self._context(found.name), *more)
         except (Exception, SystemExit) as error:
@@ -244,7 +247,7 @@ class _Loader:
                 count = "one argument" if arguments == 1 else f"{arguments} arguments"
                 raise found.refusal(f"has {wrong} {method} with {count}")
         logger.info("extension loaded extension=%s package=%s", label, found.package)
-        return Loaded(label, extension)
+        return ActiveExtension(label, extension)
 
     def _context(self, name: str) -> ExtensionContext:
         broker = self._configuration.broker

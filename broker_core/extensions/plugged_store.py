@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from broker_core.extensions.failures import Failures
-    from broker_core.extensions.loading import Loaded, StorePlugInFactory
+    from broker_core.extensions.loading import ActiveExtension, StorePlugInFactory
     from broker_core.extensions.store_plug_in import MessagePort, MessageStorePlugIn
     from broker_core.store.message_store import MessageStore
     from broker_core.store.results import MessageFilter
@@ -37,7 +37,9 @@ T = TypeVar("T")
 
 
 def plug(
-    store: MessageStore, factories: Sequence[Loaded[StorePlugInFactory]], failures: Failures
+    store: MessageStore,
+    factories: Sequence[ActiveExtension[StorePlugInFactory]],
+    failures: Failures,
 ) -> None:
     """Create the plug-ins and put them in front of a store, the first one outermost.
 

@@ -108,7 +108,7 @@ class MessagePort(Protocol):
 class MessageStorePlugIn(MessagePort, Protocol):
     """A MessagePort in front of another one, created with (context, next_port).
 
-    `messageStorePlugIn` names plug-ins as in the original: the broker calls the first, and the last
+    `messageStorePlugIn` names plug-ins as in RocketMQ: the broker calls the first, and the last
     calls the store itself.
 
     A plug-in with a method `on_dispatch` is also a MessageDispatcher.

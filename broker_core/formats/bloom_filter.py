@@ -66,10 +66,10 @@ def murmur3_128(data: bytes) -> int:
     whole = len(data) & ~15
     for k1, k2 in _BLOCK.iter_unpack(data[:whole]):
         h1 ^= _mix_first(k1)
-        h1 = (_rotated(h1, 27) + h2) & _MASK64
+        h1 = (_rotate(h1, 27) + h2) & _MASK64
         h1 = (h1 * 5 + 0x52DCE729) & _MASK64
         h2 ^= _mix_second(k2)
-        h2 = (_rotated(h2, 31) + h1) & _MASK64
+        h2 = (_rotate(h2, 31) + h1) & _MASK64
         h2 = (h2 * 5 + 0x38495AB5) & _MASK64
     if whole != len(data):
         k1, k2 = _BLOCK.unpack(data[whole:].ljust(16, b"\0"))
@@ -86,14 +86,14 @@ def murmur3_128(data: bytes) -> int:
 
 
 def _mix_first(k1: int) -> int:
-    return _rotated(k1 * _C1 & _MASK64, 31) * _C2 & _MASK64
+    return _rotate(k1 * _C1 & _MASK64, 31) * _C2 & _MASK64
 
 
 def _mix_second(k2: int) -> int:
-    return _rotated(k2 * _C2 & _MASK64, 33) * _C1 & _MASK64
+    return _rotate(k2 * _C2 & _MASK64, 33) * _C1 & _MASK64
 
 
-def _rotated(value: int, bits: int) -> int:
+def _rotate(value: int, bits: int) -> int:
     return (value << bits | value >> (64 - bits)) & _MASK64
 
 

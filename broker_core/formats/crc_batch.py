@@ -43,11 +43,11 @@ def widths() -> list[int]:
     """Return the widths of tables, each an eighth wider than the previous one."""
     found = [WIDTH_MIN]
     while found[-1] < BODY_SIZE_MAX:
-        found.append(aligned(found[-1] + max(found[-1] // 8, 1)))
+        found.append(align(found[-1] + max(found[-1] // 8, 1)))
     return found
 
 
-def aligned(size: int) -> int:
+def align(size: int) -> int:
     """Return a size rounded up to the alignment of tables."""
     return size + -size % _ALIGNED
 
@@ -65,7 +65,7 @@ def count_whole(data: bytearray, starts: Ints, ends: Ints, crcs: Ints) -> int:
         members = np.flatnonzero(classes == number)
         first = int(sizes[members[0]])
         is_even = bool((sizes[members] == first).all())
-        width = max(aligned(first), WIDTH_MIN) if is_even else int(WIDTHS[number])
+        width = max(align(first), WIDTH_MIN) if is_even else int(WIDTHS[number])
         fits = ends[members] >= width
         if len(members) >= ROWS_MIN and not fits.all():
             singles.append(members[~fits])
@@ -121,12 +121,12 @@ def _of_table(rows: Words, width: int) -> int:
         if len(rows) % 2:
             # A row of zeros at the top doesn't change the CRC.
             rows = np.concatenate([np.zeros(1, np.uint32), rows])
-        rows = _moved(rows[0::2], _tables(width, level)) ^ rows[1::2]
+        rows = _shift(rows[0::2], _tables(width, level)) ^ rows[1::2]
         level += 1
     return int(rows[0])
 
 
-def _moved(words: Words, tables: NDArray[np.uint32]) -> Words:
+def _shift(words: Words, tables: NDArray[np.uint32]) -> Words:
     moved: Words = tables[0][words & np.uint32(0xFF)]
     for place in (1, 2, 3):
         moved = moved ^ tables[place][words >> np.uint32(8 * place) & np.uint32(0xFF)]
@@ -139,7 +139,7 @@ def _tables(width: int, level: int) -> NDArray[np.uint32]:
     bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
     if level:
         half = _tables(width, level - 1)
-        columns = _moved(_moved(bits, half), half)
+        columns = _shift(_shift(bits, half), half)
     else:
         zeros = bytes(width)
         moved = [crc32(zeros, bit ^ _ALL) ^ _ALL for bit in bits.tolist()]

@@ -32,7 +32,7 @@ Invariant: size is the sum of the parts; offset in log is the record's own locat
 properties contain no zero byte.
 Source: store/CommitLog.java (4.9.8), store/MessageExtEncoder.java, common/message/
 MessageDecoder.java createCrc32 (5.3.3).
-Differs: in a batch, too, a \x02 separates the other properties from the checksum; the original adds
+Differs: in a batch, too, a \x02 separates the other properties from the checksum; RocketMQ adds
 it to single messages only.
 """
 

@@ -117,17 +117,17 @@ def walk(buffer: RecordBuffer, position: int, limit: int) -> Walk:
     Every size is at least the size of an empty record, and every magic code is a message's; nothing
     else is checked.
     """
-    positions, at = _stepped(buffer, position, limit, STEPPED_FIRST)
+    positions, at = _walk_records(buffer, position, limit, STEPPED_FIRST)
     if len(positions) == STEPPED_FIRST:
         is_small = at - position < STEPPED_FIRST * _SMALL_BYTES
-        more = _searched(buffer, at, limit) if is_small else None
-        rest, at = more or _stepped(buffer, at, limit)
+        more = _search_records(buffer, at, limit) if is_small else None
+        rest, at = more or _walk_records(buffer, at, limit)
         positions = np.concatenate([positions, rest])
     size, magic = BLANK.unpack_from(buffer.data, at) if limit - at >= BLANK.size else (0, 0)
     return Walk(positions, at, size, magic)
 
 
-def _stepped(
+def _walk_records(
     buffer: RecordBuffer, position: int, limit: int, most: int | None = None
 ) -> tuple[Ints, int]:
     """Return the starts of at most `most` records, and the position of the next record."""
@@ -156,8 +156,8 @@ def _stepped(
     return positions, at
 
 
-def _searched(buffer: RecordBuffer, position: int, limit: int) -> tuple[Ints, int] | None:
-    """Return the same as `_stepped`, or None if bodies contain many magic codes.
+def _search_records(buffer: RecordBuffer, position: int, limit: int) -> tuple[Ints, int] | None:
+    """Return the same as `_walk_records`, or None if bodies contain many magic codes.
 
     This finds all magic codes at once and compares the sizes with the distances between them,
     which for small records is less work than stepping.

@@ -70,7 +70,7 @@ class Response(ProtoMessage):
     error_response: Annotated[ErrorResponse | None, Field(7, oneof="response")] = None
 
 
-class _Named(ProtoMessage):
+class _NamedDescriptor(ProtoMessage):
     """The common fields of a DescriptorProto, EnumDescriptorProto or method."""
 
     name: Annotated[str, Field(1)] = ""
@@ -78,20 +78,20 @@ class _Named(ProtoMessage):
 
 class _MessageType(ProtoMessage):
     name: Annotated[str, Field(1)] = ""
-    nested_type: Annotated[list[_Named], Field(3)] = []
-    enum_type: Annotated[list[_Named], Field(4)] = []
+    nested_type: Annotated[list[_NamedDescriptor], Field(3)] = []
+    enum_type: Annotated[list[_NamedDescriptor], Field(4)] = []
 
 
 class _Service(ProtoMessage):
     name: Annotated[str, Field(1)] = ""
-    method: Annotated[list[_Named], Field(2)] = []
+    method: Annotated[list[_NamedDescriptor], Field(2)] = []
 
 
 class _File(ProtoMessage):
     package: Annotated[str, Field(2)] = ""
     dependency: Annotated[list[str], Field(3)] = []
     message_type: Annotated[list[_MessageType], Field(4)] = []
-    enum_type: Annotated[list[_Named], Field(5)] = []
+    enum_type: Annotated[list[_NamedDescriptor], Field(5)] = []
     service: Annotated[list[_Service], Field(6)] = []
 
 

@@ -1,7 +1,7 @@
 """Identify the caller of an RPC and check its permissions.
 
 Source: proxy/grpc/interceptor/*.java, auth DefaultAuthenticationContextBuilder.java (5.3.3).
-Differs: a signature is valid for 15 minutes; the original accepts it forever.
+Differs: a signature is valid for 15 minutes; RocketMQ accepts it forever.
 """
 
 from __future__ import annotations

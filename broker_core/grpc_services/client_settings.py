@@ -41,7 +41,7 @@ NO_METRIC = Metric(on=False)
 """Always sent, because Python clients before 5.1.1 ignore settings without it."""
 
 
-def completed(settings: Settings, groups: SubscriptionGroups) -> Settings:
+def complete_settings(settings: Settings, groups: SubscriptionGroups) -> Settings:
     """Return a client's settings, completed with the broker's values."""
     settings = msgspec.structs.replace(settings, metric=NO_METRIC)
     if settings.publishing is not None:

@@ -67,7 +67,7 @@ RENEWED_LEASES_MAX = 100_000
 
 
 @dataclass(slots=True)
-class _Renewed:
+class _RenewedLease:
     """A lease that the broker renews until the consumer acknowledges, changes or forwards it."""
 
     group: str
@@ -101,7 +101,7 @@ class LeaseService(Service):
         self._store = store
         self._engine = engine
         self._clock = clock
-        self._renewed: dict[RemoteClient, dict[tuple[str, str, str], _Renewed]] = {}
+        self._renewed: dict[RemoteClient, dict[tuple[str, str, str], _RenewedLease]] = {}
         self._count = 0
 
     def start(self) -> None:
@@ -223,7 +223,7 @@ class LeaseService(Service):
         leases = self._renewed.setdefault(caller.client, {})
         key = group, topic, handle.text()
         self._count += key not in leases
-        leases[key] = _Renewed(group, topic, handle, attempt, self._clock.now_ms())
+        leases[key] = _RenewedLease(group, topic, handle, attempt, self._clock.now_ms())
 
     def client_lost(self, client: RemoteClient) -> None:
         """Release the leases of a client that has left."""
@@ -337,7 +337,7 @@ class LeaseService(Service):
         answer = self._handlers.ask(command, client)
         return answer if isinstance(answer, RemotingCommand) else await answer
 
-    async def _release(self, client: RemoteClient, leases: list[_Renewed]) -> None:
+    async def _release(self, client: RemoteClient, leases: list[_RenewedLease]) -> None:
         for lease in leases:
             with isolated("releasing a lease", lease.topic):
                 await self._extend(client, lease, RELEASE_MS)
@@ -353,7 +353,7 @@ class LeaseService(Service):
                             await self._renew(client, key, lease)
 
     async def _renew(
-        self, client: RemoteClient, key: tuple[str, str, str], lease: _Renewed
+        self, client: RemoteClient, key: tuple[str, str, str], lease: _RenewedLease
     ) -> None:
         now_ms = self._clock.now_ms()
         if now_ms - lease.begun_ms > RENEWED_MS_MAX:
@@ -369,7 +369,7 @@ class LeaseService(Service):
         elif has_ended:
             self._forget(client, *key)
 
-    async def _extend(self, client: RemoteClient, lease: _Renewed, invisible_ms: int) -> bool:
+    async def _extend(self, client: RemoteClient, lease: _RenewedLease, invisible_ms: int) -> bool:
         """Change the end of a lease; return whether the lease existed."""
         try:
             lease.handle = await self._change(

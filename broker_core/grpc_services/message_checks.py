@@ -1,4 +1,4 @@
-"""Check the messages that RocketMQ 5's clients send, in the order of the original.
+"""Check the messages that RocketMQ 5's clients send, in RocketMQ's order.
 
 Source: proxy/grpc/v2/producer/SendMessageActivity.java, GrpcMessagingActivity (5.3.3).
 """

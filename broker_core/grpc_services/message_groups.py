@@ -1,6 +1,6 @@
 """Choose the queue of a FIFO message group.
 
-The queue is the same as in the original, so that a topic that moves keeps each group's order.
+The queue is the same as in RocketMQ, so that a topic that moves keeps each group's order.
 
 Source: proxy/grpc/v2/producer/SendMessageActivity.java SendMessageQueueSelector (5.3.3),
 com.google.common.hash.Hashing.consistentHash, java.lang.String.hashCode.

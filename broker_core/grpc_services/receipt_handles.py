@@ -4,8 +4,8 @@ A handle has the fields of a receipt, then the message's offset in the CommitLog
 any text, so the broker checks each field against its own tables.
 
 Source: common/consumer/ReceiptHandle.java (5.3.3).
-Differs: a handle that can't be parsed is INVALID_RECEIPT_HANDLE; the original answers
-INTERNAL_SERVER_ERROR. A handle from ChangeInvisibleDuration has nine fields, the original's ten.
+Differs: a handle that can't be parsed is INVALID_RECEIPT_HANDLE; RocketMQ answers
+INTERNAL_SERVER_ERROR. A handle from ChangeInvisibleDuration has nine fields, RocketMQ's ten.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ NO_MATCH = Status(Code.MESSAGE_NOT_FOUND, "no match message")
 FROM_END = "1"
 
 
-class _Received(NamedTuple):
+class _ReceivedMessage(NamedTuple):
     handle: ReceiptHandle
     stored: MessageExt
     attempt: int
@@ -192,7 +192,7 @@ class ReceivingService:
         request: ReceiveMessageRequest,
         group: str,
         topic: str,
-        received: list[_Received],
+        received: list[_ReceivedMessage],
     ) -> None:
         """Send messages, and return the messages that the client can no longer receive."""
         call, encode = caller.call, self._codec.encode
@@ -240,7 +240,7 @@ def _is_wanted(stored: MessageExt, request: ReceiveMessageRequest) -> bool:
     return (stored.tags or "") in {tag.strip() for tag in text.split("||")}
 
 
-def _received(answer: RemotingCommand, broker_name: str) -> list[_Received]:
+def _received(answer: RemotingCommand, broker_name: str) -> list[_ReceivedMessage]:
     """Return the messages of an answer with their handles, in the order of the answer's fields."""
     fields = answer.ext_fields
     pop_time_ms, invisible_ms = int(fields["popTime"]), int(fields["invisibleTime"])
@@ -267,7 +267,7 @@ def _received(answer: RemotingCommand, broker_name: str) -> list[_Received]:
             if revive_queue == ORDERED_QUEUE:
                 attempt = 1 + counts.get((queue, offset), 0)
             handle = ReceiptHandle(receipt, stored.commit_log_offset)
-            received.append(_Received(handle, stored, attempt))
+            received.append(_ReceivedMessage(handle, stored, attempt))
     return received
 
 

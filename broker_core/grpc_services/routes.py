@@ -2,7 +2,7 @@
 
 Source: proxy/grpc/v2/route/RouteActivity.java (5.3.3).
 Differs: the answer has the endpoints that the client used, port included, which works through NAT
-and containers; the original answers with its own address and port.
+and containers; RocketMQ answers with its own address and port.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Source: proxy/grpc/v2/producer/SendMessageActivity.java, transaction/EndTransactionActivity.java
 (5.3.3).
-Differs: each message of a request has an entry in the answer; the original answers several messages
+Differs: each message of a request has an entry in the answer; RocketMQ answers several messages
 with one entry.
 """
 
@@ -198,7 +198,7 @@ class SendingService:
         )
         answer = self._handlers.ask(command, caller.client)
         if isinstance(answer, RemotingCommand):
-            return _recalled(answer)
+            return _recall_response(answer)
         return _recalled_later(answer)
 
     def _half(self, topic: str, transaction_id: str) -> MessageExt:
@@ -362,11 +362,11 @@ async def _ended_later(answer: Awaitable[RemotingCommand]) -> EndTransactionResp
     return EndTransactionResponse(status_of(done.code, done.remark))
 
 
-def _recalled(answer: RemotingCommand) -> RecallMessageResponse:
+def _recall_response(answer: RemotingCommand) -> RecallMessageResponse:
     return RecallMessageResponse(
         status_of(answer.code, answer.remark), answer.ext_fields.get("msgId", "")
     )
 
 
 async def _recalled_later(answer: Awaitable[RemotingCommand]) -> RecallMessageResponse:
-    return _recalled(await answer)
+    return _recall_response(await answer)

@@ -2,7 +2,7 @@
 
 Source: proxy/grpc/v2/common/ResponseBuilder.java (5.3.3).
 Differs: NO_PERMISSION is FORBIDDEN, an invalid filter is ILLEGAL_FILTER_EXPRESSION and a missing
-topic is TOPIC_NOT_FOUND; the original answers INTERNAL_SERVER_ERROR, which clients retry.
+topic is TOPIC_NOT_FOUND; RocketMQ answers INTERNAL_SERVER_ERROR, which clients retry.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from broker_core.errors import (
     RequestRefusedError,
 )
 from broker_core.grpc_messages.clients import TelemetryCommand
-from broker_core.grpc_services.client_settings import completed
+from broker_core.grpc_services.client_settings import complete_settings
 from broker_core.grpc_services.clients import NO_DATA
 from broker_core.grpc_services.request_bounds import THREADS, require_bounded
 from broker_core.grpc_services.statuses import OK, status_of_error
@@ -127,7 +127,9 @@ class TelemetryStream:
         client = self._caller.client
         client.send_command = self._send_command
         client.end_stream = self._caller.call.end
-        self._send_command(TelemetryCommand(OK, completed(settings, self._telemetry.groups)))
+        self._send_command(
+            TelemetryCommand(OK, complete_settings(settings, self._telemetry.groups))
+        )
 
     def _refuse(self, error: CallStatusError | RequestRefusedError) -> None:
         self._ended()

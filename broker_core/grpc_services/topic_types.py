@@ -2,7 +2,7 @@
 
 Source: proxy/processor/validator/DefaultTopicMessageTypeValidator.java (5.3.3).
 Differs: a topic without the attribute message.type accepts every type, because topics from 4.9 and
-from the console lack it; the original accepts only plain messages.
+from the console lack it; RocketMQ accepts only plain messages.
 """
 
 from __future__ import annotations

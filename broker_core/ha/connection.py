@@ -332,9 +332,9 @@ class HaConnection(asyncio.Protocol):
         reading = asyncio.get_running_loop().run_in_executor(
             self._cold_reads, file.file.read_ahead, file.buffer, position, size
         )
-        reading.add_done_callback(lambda done: self._warmed(done, offset + size))
+        reading.add_done_callback(lambda done: self._on_warm(done, offset + size))
 
-    def _warmed(self, done: asyncio.Future[None], end: int) -> None:
+    def _on_warm(self, done: asyncio.Future[None], end: int) -> None:
         self._is_warming = False
         if not done.cancelled():
             # If the file was deleted meanwhile, the mapping still has it, or reading the log

@@ -4,7 +4,7 @@ Source: broker/slave/SlaveSynchronize.java, BrokerController.java handleSlaveSyn
 Request modes are copied if the master has them, as between brokers of 5.3.3.
 
 Differs: consumer filters are copied if the master runs Trebuchet, and a slave reports when its
-accounts differ from its master's; the original does neither. The slave also asks where the master's
+accounts differ from its master's; RocketMQ does neither. The slave also asks where the master's
 log ends, to report how far it is behind.
 """
 
@@ -56,7 +56,7 @@ TIMEOUT_S = 3.0
 REPLICATED_S = 2.0
 REPLICATED_STEP_S = 0.02
 VIP_PORT_STEP = 2
-"""The original asks for topics at the port this far below the master's."""
+"""RocketMQ asks for topics at the port this far below the master's."""
 
 
 class _Offsets(msgspec.Struct, rename="camel"):
@@ -231,7 +231,7 @@ class MetadataSync(Service):
         self._known_topics = set(wrapper.topic_config_table)
 
     async def _topics_of(self, master_addr: str) -> RemotingCommand:
-        """Ask at the VIP port, as the original does; if nothing listens there, at the other."""
+        """Ask at the VIP port, as RocketMQ does; if nothing listens there, at the other."""
         host, port = split_address(master_addr)
         vip_address = f"{f'[{host}]' if ':' in host else host}:{port - VIP_PORT_STEP}"
         fields = {WITH_DELETED_TOPICS: "true"}

@@ -55,5 +55,5 @@ class Role:
             raise ValueError(f"a slave's brokerId must be above 0, not {broker_id}")
         self.broker_role = broker_role
         self.is_slave = is_slave
-        # As in the original, a master always has this ID, regardless of its configuration file.
+        # As in RocketMQ, a master always has this ID, regardless of its configuration file.
         self.broker_id = broker_id if is_slave else MASTER_ID

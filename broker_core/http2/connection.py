@@ -12,7 +12,7 @@ from broker_core.http2.control_frames import CONTROL_FRAMES
 from broker_core.http2.frame_loop import RECEIVE_WINDOW
 from broker_core.http2.frames import WINDOW_DEFAULT
 from broker_core.http2.outbox import Outbox
-from broker_core.http2.requests import Requests, unpadded
+from broker_core.http2.requests import Requests, remove_padding
 from broker_core.http2.useless_frames import UselessFrames
 from broker_core.listening.peer_address import peer_of
 
@@ -443,7 +443,7 @@ class Connection(asyncio.BufferedProtocol):
         self.outbox.put(frames.window_update(0, RECEIVE_WINDOW - WINDOW_DEFAULT))
 
     def _headers(self, stream_id: int, flags: int, payload: bytes) -> None:
-        block = unpadded(flags, payload)
+        block = remove_padding(flags, payload)
         if flags & codes.HAS_PRIORITY:
             if len(block) < 5:
                 raise Http2ConnectionError(

@@ -27,14 +27,14 @@ is slow, hundreds of calls a second end at their deadlines.
 def priority(connection: Connection, _flags: int, stream_id: int, payload: bytes) -> None:
     """Check a PRIORITY and ignore it: RFC 9113 deprecates priorities."""
     _of_a_stream("PRIORITY", stream_id)
-    _sized("PRIORITY", payload, 5)
+    _check_size("PRIORITY", payload, 5)
     connection.count_useless("PRIORITY frames")
 
 
 def rst_stream(connection: Connection, _flags: int, stream_id: int, payload: bytes) -> None:
     """Cancel a call."""
     _of_a_stream("RST_STREAM", stream_id)
-    _sized("RST_STREAM", payload, 4)
+    _check_size("RST_STREAM", payload, 4)
     connection.requests.require_begun("RST_STREAM", stream_id)
     call = connection.requests.streams.get(stream_id)
     if call is not None:
@@ -48,7 +48,7 @@ def settings(connection: Connection, flags: int, stream_id: int, payload: bytes)
     """Apply the peer's settings in order and acknowledge them."""
     _of_the_connection("SETTINGS", stream_id)
     if flags & codes.ACK:
-        _sized("acknowledgement of SETTINGS", payload, 0)
+        _check_size("acknowledgement of SETTINGS", payload, 0)
         return
     if len(payload) % frames.SETTING_BYTES:
         raise Http2ConnectionError(
@@ -84,7 +84,7 @@ def push_promise(_connection: Connection, _flags: int, _stream_id: int, _payload
 def ping(connection: Connection, flags: int, stream_id: int, payload: bytes) -> None:
     """Answer a PING, without a rate limit."""
     _of_the_connection("PING", stream_id)
-    _sized("PING", payload, 8)
+    _check_size("PING", payload, 8)
     if flags & codes.ACK:
         connection.ping_answered(payload)
     else:
@@ -102,7 +102,7 @@ def goaway(_connection: Connection, _flags: int, stream_id: int, payload: bytes)
 
 def window_update(connection: Connection, _flags: int, stream_id: int, payload: bytes) -> None:
     """Let more DATA be sent."""
-    _sized("WINDOW_UPDATE", payload, 4)
+    _check_size("WINDOW_UPDATE", payload, 4)
     increment = frames.uint31(payload)
     if not stream_id:
         connection.outbox.widen(increment)
@@ -143,7 +143,7 @@ def _of_the_connection(name: str, stream_id: int) -> None:
         raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, f"{name} names a stream")
 
 
-def _sized(name: str, payload: bytes, size: int) -> None:
+def _check_size(name: str, payload: bytes, size: int) -> None:
     if len(payload) != size:
         raise Http2ConnectionError(
             ErrorCode.FRAME_SIZE_ERROR, f"{name} has {len(payload)} bytes, not {size}"

@@ -31,7 +31,7 @@ def _index(name: str, value: str) -> int:
     return next(i for i, each in enumerate(STATIC) if each[:2] == (name, value))
 
 
-_STATUS_200 = hpack.indexed(_index(":status", "200"))
+_STATUS_200 = hpack.indexed_field(_index(":status", "200"))
 _STATUS = _index(":status", "200")
 _GRPC = hpack.literal_of(_index("content-type", ""), CONTENT_TYPE)
 
@@ -54,7 +54,7 @@ def timeout_s(text: str) -> float:
     return int(digits) * _SECONDS[unit]
 
 
-def percent_encoded(text: str) -> str:
+def percent_encode(text: str) -> str:
     """Return a grpc-message: UTF-8, with everything except plain ASCII as %XX."""
     data = text.encode("utf-8", "replace")
     if len(data) > MESSAGE_BYTES_MAX:
@@ -65,7 +65,7 @@ def percent_encoded(text: str) -> str:
 @lru_cache(64)
 def status_block(status: int, message: str = "") -> bytes:
     """Return the fields that end a call after its answer has started."""
-    text = hpack.literal("grpc-message", percent_encoded(message)) if message else b""
+    text = hpack.literal("grpc-message", percent_encode(message)) if message else b""
     return hpack.literal("grpc-status", str(int(status))) + text
 
 
@@ -79,6 +79,6 @@ IDENTITY_ONLY = hpack.literal("grpc-accept-encoding", "identity")
 """Field for answers to requests with an unsupported encoding."""
 
 
-def prefixed(message: bytes) -> bytes:
+def add_prefix(message: bytes) -> bytes:
     """Return a message with its prefix."""
     return PREFIX.pack(0, len(message)) + message

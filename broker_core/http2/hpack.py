@@ -177,7 +177,7 @@ def literal(name: str, value: str) -> bytes:
     return b"\0" + _length(len(name)) + name.encode("latin-1") + _text(value)
 
 
-def indexed(index: int) -> bytes:
+def indexed_field(index: int) -> bytes:
     """Return a reference to a field of the static table."""
     assert 0 < index < _STATIC_LENGTH
     return bytes((_INDEXED | index,))

@@ -14,7 +14,7 @@ from broker_core.errors import Http2ConnectionError, Http2StreamError
 from broker_core.http2 import codes, frames
 from broker_core.http2.codes import ErrorCode
 from broker_core.http2.frames import HEAD, WINDOW_DEFAULT, WINDOW_MAX
-from broker_core.http2.grpc_framing import HEAD_BLOCK, OK_BLOCK, PREFIX_BYTES, prefixed
+from broker_core.http2.grpc_framing import HEAD_BLOCK, OK_BLOCK, PREFIX_BYTES, add_prefix
 
 if TYPE_CHECKING:
     from broker_core.http2.call import Call
@@ -169,7 +169,7 @@ class Outbox:
             self.put(frames.headers(call.stream_id, HEAD_BLOCK, ends=False))
         if call.queue is None:
             call.queue = deque()
-        call.queue.append(memoryview(prefixed(message)))
+        call.queue.append(memoryview(add_prefix(message)))
         self._count(call, PREFIX_BYTES + len(message))
         if call not in self._waiting:
             self._ready[call] = None

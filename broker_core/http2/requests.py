@@ -150,7 +150,7 @@ class Requests:
             Http2StreamError: the stream doesn't accept DATA, or no longer does.
         """
         length = len(payload)
-        payload = unpadded(flags, payload)
+        payload = remove_padding(flags, payload)
         call = self.streams.get(stream_id)
         if call is None:
             self.require_begun("DATA", stream_id)
@@ -338,7 +338,7 @@ class Requests:
                 )
 
 
-def unpadded(flags: int, payload: bytes) -> bytes:
+def remove_padding(flags: int, payload: bytes) -> bytes:
     """Return the payload of a DATA or HEADERS frame without its padding.
 
     Raises:

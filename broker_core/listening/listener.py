@@ -117,7 +117,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class Accepted(Protocol):
+class AcceptedConnection(Protocol):
     """A server's connection on an accepted socket."""
 
     @property
@@ -139,7 +139,7 @@ class Listener(Service):
 
     def __init__(
         self,
-        accepted: Callable[[tuple[str, int] | None], Accepted],
+        accepted: Callable[[tuple[str, int] | None], AcceptedConnection],
         connections: Callable[[], int],
         sockets: Sequence[socket.socket],
         limits: ListenerLimits,

@@ -92,7 +92,8 @@ class TlsGate:
         if self._context is None and self.takes_tls:
             if self._making is None:
                 self._making = asyncio.get_running_loop().create_task(
-                    asyncio.to_thread(_self_signed, self._alpn), name="self-signed certificate"
+                    asyncio.to_thread(_self_signed_context, self._alpn),
+                    name="self-signed certificate",
                 )
             self._context = await asyncio.shield(self._making)
         return self._context
@@ -176,7 +177,7 @@ def _context(config: TlsConfig, alpn: Sequence[str]) -> ssl.SSLContext:
     _warn_of_exposed(config.key_path)
     if config.need_client_auth != "none":
         if not config.auth_client or not config.trust_cert_path:
-            # Differs: the original then accepts any certificate, which protects nothing.
+            # Differs: RocketMQ then accepts any certificate, which protects nothing.
             raise ConfigError(
                 "tls.server.need.client.auth",
                 config.need_client_auth,
@@ -195,7 +196,7 @@ def _context(config: TlsConfig, alpn: Sequence[str]) -> ssl.SSLContext:
 def client_context(config: TlsConfig) -> ssl.SSLContext:
     """Return the TLS context of connections that the broker opens.
 
-    As in the original, only tls.client.authServer makes it verify a peer's certificate, and it
+    As in RocketMQ, only tls.client.authServer makes it verify a peer's certificate, and it
     never checks the name in it: brokers and name servers are identified by address.
 
     Raises:
@@ -237,7 +238,7 @@ def _warn_of_exposed(key_path: str) -> None:
         logger.warning("%s", warning)
 
 
-def _self_signed(alpn: Sequence[str]) -> ssl.SSLContext | None:
+def _self_signed_context(alpn: Sequence[str]) -> ssl.SSLContext | None:
     """Create a certificate for the lifetime of this process; None if openssl is missing."""
     openssl = shutil.which("openssl")
     if openssl is None:

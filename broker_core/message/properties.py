@@ -39,7 +39,7 @@ def decode(text: str) -> dict[str, str]:
     return properties
 
 
-def decode_sent(text: str) -> dict[str, str]:
+def decode_client_properties(text: str) -> dict[str, str]:
     r"""Return the properties of a message from a client.
 
     Differs: RocketMQ stores any text. If a name or value contains \x01 or \x02, its readers lose
@@ -69,7 +69,7 @@ def require_sendable(properties: Mapping[str, str]) -> None:
             raise PropertiesError("a property has no name")
         for character in UNSENDABLE:
             if character in name or character in value:
-                raise _broken(name, character)
+                raise _properties_error(name, character)
 
 
 def require_no_nul(text: str) -> None:
@@ -80,7 +80,7 @@ def require_no_nul(text: str) -> None:
     """
     for pair in text.split(PROPERTY_SEPARATOR) if "\0" in text else ():
         if "\0" in pair:
-            raise _broken(pair.partition(NAME_VALUE_SEPARATOR)[0], "\0")
+            raise _properties_error(pair.partition(NAME_VALUE_SEPARATOR)[0], "\0")
 
 
 def encode(properties: Mapping[str, str]) -> str:
@@ -108,7 +108,7 @@ def _broken_pair(pair: str) -> PropertiesError:
     if not name:
         return PropertiesError("a property has no name")
     if separator:
-        return _broken(name, NAME_VALUE_SEPARATOR)
+        return _properties_error(name, NAME_VALUE_SEPARATOR)
     # The text after a separator within a name or value.
     return PropertiesError(
         f"its properties hold {_shown(name)} without a value; a property contains "
@@ -116,7 +116,7 @@ def _broken_pair(pair: str) -> PropertiesError:
     )
 
 
-def _broken(name: str, character: str) -> PropertiesError:
+def _properties_error(name: str, character: str) -> PropertiesError:
     return PropertiesError(
         f"the property {_shown(name)} contains {UNSENDABLE[character]}. Encode the property, then "
         "send the message again"

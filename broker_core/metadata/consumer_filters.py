@@ -135,7 +135,7 @@ class ConsumerFilters(Generic[E]):
             raise StoreError(f"{self._document.path}: {error}") from error
         filters = [one for topic in stored.values() for one in topic.group_filter_data.values()]
         if not all(self._has_our_bits(one.bloom_filter_data) for one in filters):
-            # As in the original: the stored bitmaps have different bits.
+            # As in RocketMQ: the stored bitmaps have different bits.
             logger.warning(
                 "consumer filters ignored, bitmap size differs path=%s", self._document.path
             )

@@ -142,7 +142,7 @@ class ConsumerOffsets:
         The first table of a master with leases replaces this one: an offset of ours may be beyond a
         message whose lease only a former master had.
 
-        Differs: the original copies every table as is, and deletes nothing.
+        Differs: RocketMQ copies every table as is, and deletes nothing.
         """
         table = {
             key: {queue_id: _bounded(offset) for queue_id, offset in queues.items()}

@@ -5,7 +5,7 @@ keeps the old text as `X.json.bak`. `load` renames a damaged `X.json` to `X.json
 the `.bak`.
 
 Source: common/ConfigManager.java, common/MixAll.java (4.9.7).
-Differs: the original neither syncs nor renames over the old file, and can leave an empty one.
+Differs: RocketMQ neither syncs nor renames over the old file, and can leave an empty one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DocumentWriter: writes a table to its document after changes, off the event loop.
 
-Differs: the original writes the whole file with each change, on the thread that serves the request.
+Differs: RocketMQ writes the whole file with each change, on the thread that serves the request.
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ class Topics:
             ),
             _topic(names.RMQ_SYS_OFFSET_MOVED_EVENT, 1),
             _topic(names.RMQ_SYS_SCHEDULE_TOPIC, SCHEDULE_TOPIC_QUEUE_NUMS),
-            # The original creates it at its first transaction check, a minute after its start.
+            # RocketMQ creates it at its first transaction check, a minute after its start.
             _topic(names.RMQ_SYS_TRANS_HALF_TOPIC, 1),
             _topic(self.reply_topic, 1),
         ]

@@ -112,13 +112,13 @@ def _check_host_name(host: str) -> None:
         raise ValueError("its host is neither an IP address nor a host name")
     if name.lower() in METADATA_NAMES:
         raise ValueError(LINK_LOCAL)
-    for address in _spelled(name):
+    for address in _addresses_in_name(name):
         reason = refusal_reason(address)
         if reason is not None:
             raise ValueError(f"{reason}: its host name spells {address}")
 
 
-def _spelled(name: str) -> Iterator[Address]:
+def _addresses_in_name(name: str) -> Iterator[Address]:
     """Yield the IP addresses that a host name contains, as wildcard DNS services resolve them.
 
     A label of eight hex digits is common, so it counts only as a metadata service's address.

@@ -93,7 +93,7 @@ class NameServer(Service):
             config,
             shown,
             keep or _forget,
-            _proven if entrance.guard_handlers is not None else None,
+            _is_proven if entrance.guard_handlers is not None else None,
         )
         self._guard_handlers = entrance.guard_handlers
         self.routes.master_listeners.append(self._notify_slaves)
@@ -176,7 +176,7 @@ class NameServer(Service):
                     owner.close()
 
 
-def _proven(_: RemotingCommand, __: Connection) -> bool:
+def _is_proven(_: RemotingCommand, __: Connection) -> bool:
     """Return True: the guard has already checked the account of every request."""
     return True
 

@@ -28,7 +28,7 @@ from broker_core.protocol.bodies.registration import (
     TopicConfigSerializeWrapper,
     body_crc32,
     decode_steps,
-    inflated,
+    inflate,
     inflated_steps,
 )
 from broker_core.protocol.bodies.route import MASTER_ID
@@ -65,7 +65,7 @@ COMPRESSED_AT_ONCE_BYTES = 1024
 """Longer registrations are read in several turns; a compressed one can inflate a thousandfold."""
 PATH_KEYS = ("configStorePath", "kvConfigPath")
 PATHS_REFUSED = "Can not update config path"
-"""The original's remark for PATH_KEYS."""
+"""RocketMQ's remark for PATH_KEYS."""
 
 
 class NameServerProcessor:
@@ -202,7 +202,7 @@ class NameServerProcessor:
             await asyncio.to_thread(_check_crc32, request)
             try:
                 if _is_compressed(request):
-                    read = inflated_steps(await asyncio.to_thread(inflated, request.body))
+                    read = inflated_steps(await asyncio.to_thread(inflate, request.body))
                 else:
                     read = decode_steps(request.body)
                 body = await connection.run(read)
@@ -256,7 +256,7 @@ class NameServerProcessor:
     ) -> RemotingCommand:
         """UNREGISTER_BROKER. Answers SUCCESS, also for an unknown broker, or NO_PERMISSION.
 
-        Differs: the original accepts it from any client.
+        Differs: RocketMQ accepts it from any client.
         """
         is_proven = self._is_proven(request, connection)
         self._routes.unregister(_identity(request.ext_fields), connection, is_proven=is_proven)
@@ -330,7 +330,7 @@ class NameServerProcessor:
         broker_name = text(request.ext_fields, "brokerName")
         steps = change(broker_name)
         if self._routes.topic_nums_of(broker_name) > CHANGED_AT_ONCE:
-            return _counted(request, counted, connection.run_alone(steps))
+            return _answer_count(request, counted, connection.run_alone(steps))
         return request.answer(ResponseCode.SUCCESS, None, {counted: str(run_to_end(steps))})
 
     def get_all_topics(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
@@ -367,7 +367,7 @@ class NameServerProcessor:
         """UPDATE_NAMESRV_CONFIG: change keys of NamesrvConfig, all or nothing.
 
         Answers SUCCESS; NO_PERMISSION for any other key; SYSTEM_ERROR for a bad value.
-        Differs: the original lets anyone who connects change any key but two, paths included.
+        Differs: RocketMQ lets anyone who connects change any key but two, paths included.
         """
         table = parse_properties(request.body.decode("utf-8", errors="replace"))
         shown = self._shown_table()
@@ -449,7 +449,9 @@ def _unproven(_: RemotingCommand, __: Connection) -> bool:
     return False
 
 
-async def _counted(request: RemotingCommand, name: str, count: Awaitable[int]) -> RemotingCommand:
+async def _answer_count(
+    request: RemotingCommand, name: str, count: Awaitable[int]
+) -> RemotingCommand:
     return request.answer(ResponseCode.SUCCESS, None, {name: str(await count)})
 
 

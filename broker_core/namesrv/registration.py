@@ -229,7 +229,7 @@ class BrokerRegistration(Service):
     async def register_now(self, *, is_forced: bool = True) -> None:
         """Register the whole table; unless forced, only where a different version is registered.
 
-        Differs: the original sends a changed topic alone. A name server that lost the broker in the
+        Differs: RocketMQ sends a changed topic alone. A name server that lost the broker in the
         meantime would treat that topic as the whole table, because the next table has the same
         version.
         """
@@ -312,7 +312,7 @@ class BrokerRegistration(Service):
             "haServerAddr": self._identity.ha_server_addr,
             "compressed": "true" if self._terms.is_compressed else "false",
             "bodyCrc32": str(body_crc32(body)),
-            # Ours; the original's name server ignores it.
+            # Ours; RocketMQ's name server ignores it.
             "epoch": str(self._terms.epoch()),
         }
         request = RemotingCommand.request(RequestCode.REGISTER_BROKER, fields, body)

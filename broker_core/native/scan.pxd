@@ -1081,7 +1081,7 @@ cdef inline bint read_properties(Text text, uint8_t* out, Special* special,
                                  Properties* found) noexcept nogil:
     """Write the properties as stored, without the cluster pair; return whether they are plain.
 
-    Matches `decode_sent`, `without` and the send processor: the WAIT pair is removed and a
+    Matches `decode_client_properties`, `without` and the send processor: the WAIT pair is removed and a
     separator ends the rest. Pairs without exactly one separator are left to them, as they reject
     them.
     """

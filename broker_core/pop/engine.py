@@ -7,7 +7,7 @@ and no message before it is lost.
 
 Source: broker/processor/PopMessageProcessor.java, AckMessageProcessor.java,
 ChangeInvisibleTimeProcessor.java (5.3.3).
-Differs: a handle without a lease changes nothing; the original stores whatever a client sends.
+Differs: a handle without a lease changes nothing; RocketMQ stores whatever a client sends.
 """
 
 from __future__ import annotations
@@ -554,7 +554,7 @@ class PopEngine:
             return low
         if low == 0 and self._store.is_in_memory(topic, queue_id, 0) is not False:
             return 0
-        # As in the original, start with the last message.
+        # As in RocketMQ, start with the last message.
         return max(low, self._store.max_offset_in_queue(topic, queue_id) - 1)
 
     def _backlog(self, key: QueueKey) -> int:

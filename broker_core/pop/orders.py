@@ -1,7 +1,7 @@
 """Each ordered group's last batch of a queue, which blocks the messages after it.
 
 Source: broker/offset/ConsumerOrderInfoManager.java (5.3.3).
-Differs: a redelivery of a batch leaves out acknowledged messages; the original repeats the batch
+Differs: a redelivery of a batch leaves out acknowledged messages; RocketMQ repeats the batch
 from its first open message.
 """
 

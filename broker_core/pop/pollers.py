@@ -49,7 +49,7 @@ class Poll(Protocol):
         ...
 
 
-class _Waiting:
+class _WaitingPoll:
     __slots__ = ("is_expired", "is_waiting", "key", "poll")
 
     def __init__(self, key: QueueKey, poll: Poll) -> None:
@@ -98,14 +98,14 @@ class Pollers:
         self._parked_pulls = parked_pulls
         self._limits = limits
         self._count = 0
-        self._by_key: dict[QueueKey, OrderedDict[_Waiting, None]] = {}
+        self._by_key: dict[QueueKey, OrderedDict[_WaitingPoll, None]] = {}
         self._by_topic: dict[str, dict[QueueKey, None]] = {}
-        self._by_connection: dict[Hashable, dict[_Waiting, None]] = {}
+        self._by_connection: dict[Hashable, dict[_WaitingPoll, None]] = {}
         self._watched: set[tuple[str, int]] = set()
         # Keys of pops whose clients don't read their answers.
         self._skipped: dict[Hashable, dict[QueueKey, None]] = {}
         self._ready: dict[QueueKey, None] = {}
-        self._deadlines = Deadlines[_Waiting](clock, self._expire)
+        self._deadlines = Deadlines[_WaitingPoll](clock, self._expire)
 
     def __len__(self) -> int:
         return self._count
@@ -126,7 +126,7 @@ class Pollers:
         self, key: QueueKey, queues: Iterable[tuple[str, int]], poll: Poll, timeout_s: float
     ) -> None:
         """Let a pop wait for messages in `queues`, including the queues of its retry topic."""
-        waiting = _Waiting(key, poll)
+        waiting = _WaitingPoll(key, poll)
         self._by_key.setdefault(key, OrderedDict())[waiting] = None
         self._by_connection.setdefault(poll.connection, {})[waiting] = None
         self._count += 1
@@ -214,15 +214,15 @@ class Pollers:
                     break
                 self._remove(waiting)
 
-    def _skip(self, waiting: _Waiting) -> None:
+    def _skip(self, waiting: _WaitingPoll) -> None:
         self._skipped.setdefault(waiting.poll.connection, {})[waiting.key] = None
 
     @staticmethod
-    def _attempt(waiting: _Waiting, *, is_last: bool) -> bool:
+    def _attempt(waiting: _WaitingPoll, *, is_last: bool) -> bool:
         key = waiting.key
         return attempt(waiting.poll, "a parked pop", key.topic, key.queue_id, is_last=is_last)
 
-    def _expire(self, waiting: _Waiting) -> None:
+    def _expire(self, waiting: _WaitingPoll) -> None:
         if waiting.poll.is_answerable:
             self._remove(waiting)
             self._attempt(waiting, is_last=True)
@@ -230,7 +230,7 @@ class Pollers:
             waiting.is_expired = True
             self._skip(waiting)
 
-    def _remove(self, waiting: _Waiting) -> None:
+    def _remove(self, waiting: _WaitingPoll) -> None:
         if not waiting.is_waiting:
             return
         waiting.is_waiting = False

@@ -1,7 +1,7 @@
 """Records of the revive log: leases, and their ends.
 
 `ck`, `ack` and `bAck` have 5.3.3's format, so that a 5.3.3 broker can start on the store. `order`
-and `orderAck` are ours: the original writes the batches of ordered groups to a file every five
+and `orderAck` are ours: RocketMQ writes the batches of ordered groups to a file every five
 seconds.
 
 Source: store/pop/PopCheckPoint.java, AckMsg.java, BatchAckMsg.java (5.3.3).

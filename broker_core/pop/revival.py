@@ -3,8 +3,8 @@
 The message is in the retry topic within milliseconds, and wakes the waiting pops of its group.
 
 Source: broker/processor/PopReviveService.java (5.3.3).
-Differs: the original checks its records once a second, and a retry doesn't wake waiting pops: a
-retry after 1 s arrives 15 to 20 s late. In the original, only the gRPC proxy creates dead letters.
+Differs: RocketMQ checks its records once a second, and a retry doesn't wake waiting pops: a
+retry after 1 s arrives 15 to 20 s late. In RocketMQ, only the gRPC proxy creates dead letters.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ Invariant: a lease is in the log before the group's consumer offset moves past i
 consumerOffset.json is written with that offset after the log is flushed up to the record.
 
 Source: broker/processor/PopMessageProcessor.java, PopReviveService.java (5.3.3).
-Differs: this broker puts records to the revive topic directly, and only to its first queue; the
-original sends each one through the timer topic first, and stores it twice. A long lease is written
+Differs: this broker puts records to the revive topic directly, and only to its first queue;
+RocketMQ sends each one through the timer topic first, and stores it twice. A long lease is written
 again at the end of the log, so that a restart reads only a short stretch.
 """
 
@@ -196,7 +196,7 @@ class ReviveLog:
         if not self.is_read or self.topic not in self._topics.table:
             return
         end = self._store.max_offset_in_queue(self.topic, QUEUE_ID)
-        # As in the original, the offset of the last record that was read.
+        # As in RocketMQ, the offset of the last record that was read.
         self._offsets.commit(POP_REVIVE_GROUP, self.topic, QUEUE_ID, self._oldest(end) - 1)
         self._offsets.commit(POP_REVIVE_SEEN_GROUP, self.topic, QUEUE_ID, end)
         self._leased_elsewhere = {

@@ -207,7 +207,7 @@ class ConsumerTrace:
             if who is None:
                 who = self._who(pull.group, pull.connection)
                 if pull.parked_at > 0:
-                    self._woken(pull, message, at_s, who)
+                    self._emit_woken(pull, message, at_s, who)
             self._delivered(pull, message, at_s, who)
 
     def _delivered(
@@ -242,7 +242,7 @@ class ConsumerTrace:
             **who,
         )
 
-    def _woken(
+    def _emit_woken(
         self, pull: AnsweredPull, message: RecordSummary, at_s: float, who: dict[str, Any]
     ) -> None:
         self.tracer.emit(

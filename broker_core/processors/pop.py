@@ -114,7 +114,7 @@ class PopProcessor:
         pop_request = self._pop_request(request, connection)
         popped = self.engine.peek(pop_request)
         if isinstance(popped, PopResult):
-            return self._peeked(request, popped)
+            return self._peek_answer(request, popped)
         return self._peek_later(request, popped)
 
     def notification(
@@ -218,9 +218,9 @@ class PopProcessor:
     async def _peek_later(
         self, request: RemotingCommand, reading: Awaitable[PopResult]
     ) -> RemotingCommand:
-        return self._peeked(request, await reading)
+        return self._peek_answer(request, await reading)
 
-    def _peeked(self, request: RemotingCommand, popped: PopResult) -> RemotingCommand:
+    def _peek_answer(self, request: RemotingCommand, popped: PopResult) -> RemotingCommand:
         header = {
             "popTime": "0",
             "invisibleTime": "0",

@@ -123,7 +123,7 @@ class ReplyProcessor:
         queue_id = self._placement.place(destination_of(send_header, connection))
         text = header.get("i", "")
         properties.require_no_nul(text)
-        table = properties.decode_sent(text)
+        table = properties.decode_client_properties(text)
         refusal = None
         try:
             await self._push(request, connection, header, table)

@@ -24,7 +24,7 @@ from broker_core.message.names import (
 )
 from broker_core.message.properties import (
     PROPERTY_SEPARATOR,
-    decode_sent,
+    decode_client_properties,
     encode as encode_properties,
     require_no_nul,
     without,
@@ -241,7 +241,7 @@ class SendProcessor:
             topic, queue_id = self._place(request, connection, header)
         put_topic, put_queue_id, detour = topic, queue_id, None
         text = header.properties or ""
-        table = decode_sent(text)
+        table = decode_client_properties(text)
         get = table.get
         wait = get(PROPERTY_WAIT_STORE_MSG_OK)
         if SPECIAL_PROPERTIES.isdisjoint(table):
@@ -319,7 +319,7 @@ class SendProcessor:
         if not 0 <= queue_id < self._plain_queues[topic]:
             queue_id = self._placement.place(destination_of(header, connection))
         text = header.properties or ""
-        table = decode_sent(text)
+        table = decode_client_properties(text)
         require_no_nul(text)  # a repeated name would hide it in the table
         if header.sys_flag & TRANSACTION_MASK or PROPERTY_DELAY_TIME_LEVEL in table:
             raise RequestRefusedError(*self._remarks[PutMessageStatus.MESSAGE_ILLEGAL])

@@ -17,7 +17,7 @@ from broker_core.processors.json_body import read_json
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.signature import ACCESS_KEY
-from broker_core.trace.filter import ERROR_STAGES, TraceFilter, TraceWatch, compiled
+from broker_core.trace.filter import ERROR_STAGES, TraceFilter, TraceWatch, compile_filter
 from broker_core.trace.watch import Watcher, topic_to_read
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from broker_core.processors.wrappers.guard import Gate
     from broker_core.remoting.connection import Connection
     from broker_core.trace.event import TraceEvent
-    from broker_core.trace.recorder import Recorded
+    from broker_core.trace.recorder import RecordedEvent
     from broker_core.trace.tracer import Tracer
     from broker_core.trace.watch import MaySee
 
@@ -173,14 +173,14 @@ class TraceProcessor:
         is_full, since_ms = recorder.is_full, recorder.since_ms
         entries = recorder.snapshot(self._clock.monotonic() - wanted.minutes * 60)
         chosen = await asyncio.to_thread(
-            lambda: _chosen(recorder.events_of(entries), wanted, asked)
+            lambda: _select_events(recorder.events_of(entries), wanted, asked)
         )
         events = await self._shown(chosen, wanted.limit, may_see)
         body = {"events": events, "sinceMs": str(since_ms), "isFull": is_full}
         return request.answer(ResponseCode.SUCCESS, body=msgspec.json.encode(body))
 
     async def _shown(
-        self, chosen: list[Recorded], limit: int, may_see: MaySee | None
+        self, chosen: list[RecordedEvent], limit: int, may_see: MaySee | None
     ) -> list[TraceEvent]:
         """Return the events that the client may see, with the heads of their messages.
 
@@ -212,24 +212,26 @@ class TraceProcessor:
         return lambda topic: gate.permits(access_key, address, Need(topic, Permission.SUB))
 
 
-def _chosen(found: list[Recorded], wanted: RecordsRequest, asked: TraceFilter) -> list[Recorded]:
+def _select_events(
+    found: list[RecordedEvent], wanted: RecordsRequest, asked: TraceFilter
+) -> list[RecordedEvent]:
     """Return the matching events in the requested order."""
-    message, here = compiled(asked)
+    message, here = compile_filter(asked)
     matching = [
         each
         for each in found
         if message(each.event, {}) and here(each.event, {})
         if wanted.ask != "errors" or each.event.stage in ERROR_STAGES
     ]
-    key: Callable[[Recorded], float] = _latency if wanted.ask == "slowest" else _time
+    key: Callable[[RecordedEvent], float] = _latency if wanted.ask == "slowest" else _time
     if wanted.ask == "slowest":
         return heapq.nlargest(RECORDED_MAX, matching, key=key)
     return sorted(matching, key=key, reverse=wanted.ask != "message")
 
 
-def _latency(recorded: Recorded) -> float:
+def _latency(recorded: RecordedEvent) -> float:
     return recorded.event.latency_us or 0
 
 
-def _time(recorded: Recorded) -> float:
+def _time(recorded: RecordedEvent) -> float:
     return recorded.at_s

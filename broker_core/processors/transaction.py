@@ -199,7 +199,7 @@ class TransactionProcessor:
     ) -> RemotingCommand:
         # A slow or failed flush doesn't undo the outcome: SUCCESS, as in RocketMQ.
         if await acknowledged is PutMessageStatus.PUT_OK:
-            self._transactions.write_owed()
+            self._transactions.write_pending()
         return answer
 
     def _refusal(self, status: PutMessageStatus) -> RequestRefusedError:

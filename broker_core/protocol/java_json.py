@@ -130,10 +130,10 @@ def _holds(data: bytes | bytearray | memoryview | str, text: str) -> bool:
 
 def to_standard(text: str) -> str:
     """Return the text with its raw keys quoted and everything else unchanged."""
-    return _RAW_KEY.sub(_quoted, text)
+    return _RAW_KEY.sub(_quote, text)
 
 
-def _quoted(match: re.Match[str]) -> str:
+def _quote(match: re.Match[str]) -> str:
     key = match["key"]
     if key is None:  # a string: skip it, as it may contain text like a key
         return match[0]

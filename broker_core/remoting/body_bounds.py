@@ -1,6 +1,6 @@
 """Limits of the bodies that a handler reads as a whole while the event loop waits.
 
-Differs: the original reads a body of any length. A frame may have 16 MiB, and decoding that much
+Differs: RocketMQ reads a body of any length. A frame may have 16 MiB, and decoding that much
 JSON takes a second.
 """
 

@@ -150,7 +150,7 @@ def refused(command: RemotingCommand, refusal: RequestRefusedError) -> RemotingC
 
 
 def not_supported(command: RemotingCommand) -> RemotingCommand:
-    """Return the response to an unknown code, worded as in the original."""
+    """Return the response to an unknown code, worded as in RocketMQ."""
     return command.answer(
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported"
     )

@@ -9,7 +9,7 @@ from broker_core.protocol.frame import FrameLimits
 
 MIB = 1024 * 1024
 REQUESTS = FrameLimits(header_bytes_max=MIB)
-"""Frames of requests. Differs: the original reads headers of any length. Reading 16 MiB of header
+"""Frames of requests. Differs: RocketMQ reads headers of any length. Reading 16 MiB of header
 takes our decoder about 40 ms, and no RocketMQ client sends a header of more than 200 KiB."""
 
 

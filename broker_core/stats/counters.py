@@ -165,7 +165,7 @@ class BrokerStats(Service):
         nums.times += calls
         size.value += byte_count
         size.times += calls
-        # For the whole broker the original counts messages, not calls.
+        # For the whole broker RocketMQ counts messages, not calls.
         self.broker_put.value += message_count
 
     def got(

@@ -32,7 +32,7 @@ NAMES = (
     "[10s~]",
 )
 FINE_MS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, *BOUNDS_MS[1:])
-"""Bucket bounds: the original's, and finer ones below 10 ms."""
+"""Bucket bounds: RocketMQ's, and finer ones below 10 ms."""
 _COARSE = (*(bisect_left(BOUNDS_MS, bound) for bound in FINE_MS), len(BOUNDS_MS))
 WINDOW_SAMPLES = 61
 """Snapshots, one per second; the distribution is the difference of the first and the last."""

@@ -1,4 +1,4 @@
-"""Log how far behind the broker is, at the original's intervals.
+"""Log how far behind the broker is, at RocketMQ's intervals.
 
 RocketMQ prints the sizes and ages of its thread pools' queues every second. An event loop has one
 queue; its age is the lateness of a timer.
@@ -30,7 +30,7 @@ class WaterMark(Service):
     """Logs every second how late the loop is, every minute how far dispatch and slaves are behind.
 
     Event loop only. `late_ms` is the last measurement; `waiting` returns the counts that the line
-    also shows, `left` the number of requests that the compiled turn left to Python, by reason.
+    also shows, `fallbacks` the number of requests that the compiled turn left to Python, by reason.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class WaterMark(Service):
         dispatch_behind_bytes: Callable[[], int],
         slave_behind_bytes: Callable[[], int],
         waiting: Callable[[], dict[str, int]] = dict,
-        left: Callable[[], dict[str, int]] = dict,
+        fallbacks: Callable[[], dict[str, int]] = dict,
     ) -> None:
         super().__init__()
         self.late_ms = 0.0
         self._waiting = waiting
-        self._left = left
-        self._left_before: dict[str, int] = {}
+        self._fallbacks = fallbacks
+        self._fallbacks_before: dict[str, int] = {}
         self._clock = clock
         self._dispatch_behind_bytes = dispatch_behind_bytes
         self._slave_behind_bytes = slave_behind_bytes
@@ -69,11 +69,11 @@ class WaterMark(Service):
         """Log how many bytes the best slave is behind the log."""
         logger.info("slave behind the master bytes=%d", self._slave_behind_bytes())
 
-    def print_left(self) -> None:
+    def print_fallbacks(self) -> None:
         """Log how many requests were left to Python since the last time, if any."""
-        left, before = self._left(), self._left_before
-        self._left_before = left
-        more = {reason: count - before.get(reason, 0) for reason, count in left.items()}
+        fallbacks, before = self._fallbacks(), self._fallbacks_before
+        self._fallbacks_before = fallbacks
+        more = {reason: count - before.get(reason, 0) for reason, count in fallbacks.items()}
         if any(more.values()):
             words = " ".join(f"{reason}={count}" for reason, count in more.items() if count)
             logger.info("requests served by Python counts=%s", words)
@@ -88,4 +88,4 @@ class WaterMark(Service):
             if rounds % BEHIND_EVERY == 0:
                 self.print_dispatch_behind()
                 self.print_master_and_slave_diff()
-                self.print_left()
+                self.print_fallbacks()

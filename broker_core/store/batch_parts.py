@@ -14,14 +14,14 @@ from broker_core.message.names import (
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
 )
-from broker_core.message.properties import PROPERTIES_BYTES_MAX, decode_sent
+from broker_core.message.properties import PROPERTIES_BYTES_MAX, decode_client_properties
 from broker_core.store.results import PutMessageStatus, RefusedPutError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
 BATCH_MESSAGES_MAX = 16_384
-"""Differs: the original accepts any number that fits into maxMessageSize, and 5.3.3 miscounts more
+"""Differs: RocketMQ accepts any number that fits into maxMessageSize, and 5.3.3 miscounts more
 than 32,767. RocketMQ's example of a split batch has about 13,000 messages."""
 BATCH_KEYS_MAX = 16_384
 """Maximum number of keys in a batch, not counting unique keys; each key is an index entry."""
@@ -69,7 +69,7 @@ def read_batch(
     for flag, part, own in batch.decode(body):
         if b"\0" in own:
             message_properties.require_no_nul(own.decode())
-        get = decode_sent(own.decode()).get
+        get = decode_client_properties(own.decode()).get
         # The same as batch.joined_properties, without a call per message.
         text = own + (behind if own and own[-1] != 2 else tail)
         if is_guarded:

@@ -169,7 +169,7 @@ class BulkScan:
         if not end:
             return None
         if self._is_guarded:
-            rows.cut(_count_guarded(chunk, rows))
+            rows.cut(_count_checked(chunk, rows))
         whole = self._chunks.check(rows) if self._check_crc else None
         following = 0 if limit is not None else _wanted(file, position + end, dispatch_from)
         if following >= OVERHEAD_V4:
@@ -411,7 +411,7 @@ def _wanted(file: MappedFile, position: int, dispatch_from: int) -> int:
     return min(CHUNK_BYTES, end - position)
 
 
-def _count_guarded(chunk: _Chunk, rows: RecordColumns) -> int:
+def _count_checked(chunk: _Chunk, rows: RecordColumns) -> int:
     """Return how many rows precede the first whose record checksum (`__CRC32#`) is wrong."""
     view = chunk.buffer.data
     pairs = zip(rows["position"].tolist(), rows["end"].tolist(), strict=True)

@@ -11,7 +11,7 @@ committed data.
 
 Source: store/CommitLog.java, store/MappedFileQueue.java, store/AllocateMappedFileService.java
 (4.9.8).
-Differs: no file is created without a free buffer (the original writes such a file through its
+Differs: no file is created without a free buffer (RocketMQ writes such a file through its
 mapping, where it would survive a kill that the end of the previous file doesn't).
 """
 

@@ -216,7 +216,7 @@ class ConsumeQueue(QueueFiles):
         try:
             address = self.ext.put(CqExtUnit(code, store_timestamp, bit_map))
         except OSError as error:
-            # As in the original: the message is stored, and its filter is evaluated on each read.
+            # As in RocketMQ: the message is stored, and its filter is evaluated on each read.
             logger.warning("extension unit missing topic=%s reason=%s", self.topic, error)
             return code
         return code if address is None else address

@@ -4,7 +4,7 @@ The log keeps the messages of a deleted topic until they expire. After an unclea
 neither restore them nor mix them up with messages of a later topic of the same name, whose queue
 offsets begin at 0 again.
 
-Differs: the original keeps no such record.
+Differs: RocketMQ keeps no such record.
 """
 
 from __future__ import annotations

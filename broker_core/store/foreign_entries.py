@@ -3,7 +3,7 @@
 A file system mounted at `commitlog/` has a `lost+found`, NFS creates `.nfs...`, macOS `.DS_Store`,
 and people leave notes. Only an entry that may be a store file with a damaged name prevents a start.
 
-Differs: such an entry in a directory of offset files stops the original's start (4.9.7).
+Differs: such an entry in a directory of offset files stops RocketMQ's start (4.9.7).
 """
 
 from __future__ import annotations

@@ -267,7 +267,7 @@ class MessageStore(Service):
     ) -> PutMessageResult:
         """Put a copy of a stored message in another queue, with these properties.
 
-        Differs: the copy has this broker's address; the original keeps the address of the stored
+        Differs: the copy has this broker's address; RocketMQ keeps the address of the stored
         message, and IDs derived from it lead to a broker that may no longer exist.
         """
         return self.put_message(
@@ -303,7 +303,7 @@ class MessageStore(Service):
     def replicable_where(self) -> int:
         """Slaves may have, and show, the log up to here.
 
-        Differs: with SYNC_FLUSH a master of the original sends data that a power cut can remove.
+        Differs: with SYNC_FLUSH a master of RocketMQ sends data that a power cut can remove.
         """
         log = self._log
         return log.flushed_where if self.acknowledge.is_flush_awaited else log.committed_where

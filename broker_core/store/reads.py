@@ -150,7 +150,7 @@ class MessageReader:
         """Return the result for an offset outside the queue.
 
         Differs: in a recreated topic, an offset beyond the end belongs to the previous topic, and
-        the result points to the beginning. In the original it points to the end, and messages
+        the result points to the beginning. In RocketMQ it points to the end, and messages
         stored in the meantime are skipped.
         """
         if queue_offset < low:

@@ -9,7 +9,7 @@ cut there. Bytes before a readable record are damage: they are quarantined and s
 truncated, and the messages in them keep their offsets in their queues.
 
 Source: store/CommitLog.java recoverNormally, recoverAbnormally (4.9.8).
-Differs: the original truncates at the first unreadable byte.
+Differs: RocketMQ truncates at the first unreadable byte.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ dispatches the others, and all records if PlainReplay isn't compiled and much da
 once.
 
 Source: store/DefaultMessageStore.java ReputMessageService (4.9.8).
-Differs: an invalid record ends the replay where it begins, and isn't acknowledged. The original
+Differs: an invalid record ends the replay where it begins, and isn't acknowledged. RocketMQ
 appends all received data, and dispatches it later.
 """
 

@@ -4,7 +4,7 @@ Only the broker may delete a file. SelfCheck finds a file that is missing in the
 reader needs it; a start refuses such a log, or cuts the queue there.
 
 Source: store/DefaultMessageStore.java checkSelf, store/MappedFileQueue.java checkSelf (4.9.7).
-Differs: SelfCheck reads the directories; the original checks its in-memory list.
+Differs: SelfCheck reads the directories; RocketMQ checks its in-memory list.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The delivery time that a message's properties request.
 
 Source: broker/util/HookUtils.java handleScheduleMessage, transformTimerMessage (5.3.3).
-Differs: the time keeps its milliseconds; the original rounds it down to a second and subtracts one
-second from whole seconds. A delay in seconds that overflows a Java int is refused; the original
+Differs: the time keeps its milliseconds; RocketMQ rounds it down to a second and subtracts one
+second from whole seconds. A delay in seconds that overflows a Java int is refused; RocketMQ
 computes a time in the past and delivers at once.
 """
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 VERSION = "v1"
 HANDLE_CHARS_MAX = 4_096
 NO_TIME = -1
-"""Replaces a time that isn't a number; like the original, the broker refuses the time."""
+"""Replaces a time that isn't a number; like RocketMQ, the broker refuses the time."""
 
 
 class RecallHandle(NamedTuple):

@@ -2,7 +2,7 @@
 
 A pending message is in queue 0 of rmq_sys_wheel_timer. The properties contain its due time
 (TIMER_OUT_MS) and its destination (REAL_TOPIC, REAL_QID). The delivered message is a copy with the
-same properties plus TIMER_ENQUEUE_MS and TIMER_DEQUEUE_MS, as in the original.
+same properties plus TIMER_ENQUEUE_MS and TIMER_DEQUEUE_MS, as in RocketMQ.
 
 Each turn writes a completion record after its copies (`completions`), so the log alone shows which
 timers are pending, after any crash and on any slave. Before retention deletes a log file, the
@@ -10,10 +10,10 @@ service moves the file's pending timers to the end of the queue. It also moves a
 finished timers follow, because a restart would have to read them all.
 
 Source: store/timer/TimerMessageStore.java (5.3.3).
-Differs: a message is delivered in its millisecond, never early; the original uses slots of one
-second. A timer that outlives the log's retention is moved; the original loses it. A recalled
-message is removed at once; the original stores a second message that cancels the first one when
-both are due. The broker doesn't read or write the original's timerwheel and timerlog, but it reads
+Differs: a message is delivered in its millisecond, never early; RocketMQ uses slots of one
+second. A timer that outlives the log's retention is moved; RocketMQ loses it. A recalled
+message is removed at once; RocketMQ stores a second message that cancels the first one when
+both are due. The broker doesn't read or write RocketMQ's timerwheel and timerlog, but it reads
 its config/timercheck.
 """
 
@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     from broker_core.timers.recall_handle import RecallHandle
     from broker_core.timers.store import TimerStore
 
-    Delivered = Callable[[MessageExt, str, int, PutMessageResult], None]
-    Deferred = Callable[[int, PutMessageResult], None]
+    DeliveryCallback = Callable[[MessageExt, str, int, PutMessageResult], None]
+    DeferralCallback = Callable[[int, PutMessageResult], None]
     Place = tuple[str, int]
 
 logger = logging.getLogger(__name__)
@@ -99,8 +99,8 @@ class Events(NamedTuple):
         on_deferred: called with the queue and the put of a pending message.
     """
 
-    on_delivered: Delivered | None = None
-    on_deferred: Deferred | None = None
+    on_delivered: DeliveryCallback | None = None
+    on_deferred: DeferralCallback | None = None
 
 
 class TimerService(Service):
@@ -224,7 +224,7 @@ class TimerService(Service):
                 "accurate timer message is not enabled, timerWheelEnable is false",
             )
         if PROPERTY_TIMER_DEL_UNIQKEY in properties:
-            # Differs: the original lets any producer cancel any topic's message this way.
+            # Differs: RocketMQ lets any producer cancel any topic's message this way.
             raise self._illegal()
         if wanted.due_ms <= now_ms:
             return None

@@ -79,7 +79,7 @@ class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=Tru
     remark: str | None = None
 
 
-class Emitted:
+class WatchedEvent:
     """An event for watchers, encoded once for all of them. Event loop only."""
 
     __slots__ = ("_ending", "_event", "group", "stage", "topic")
@@ -100,7 +100,7 @@ class Emitted:
         return self._ending
 
 
-class _Pushed(msgspec.Struct):
+class _EventsBody(msgspec.Struct):
     events: list[msgspec.Raw]
 
 
@@ -116,6 +116,6 @@ def pushed(body: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 _BEFORE_NUMBER = b'{"seq":"'
-_read_pushed = msgspec.json.Decoder(_Pushed).decode
+_read_pushed = msgspec.json.Decoder(_EventsBody).decode
 encode = msgspec.json.Encoder().encode
 decode_event = msgspec.json.Decoder(TraceEvent).decode

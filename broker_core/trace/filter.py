@@ -94,7 +94,7 @@ class TraceFilter(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_f
     message: TracedMessage | None = None
 
 
-class Resumed(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
+class ResumedWatch(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """A watch whose connection was lost, and how much of it arrived."""
 
     watch_id: Text
@@ -110,14 +110,14 @@ class TraceWatch(TraceFilter):
         Annotated[dict[FilterName, TraceFilter], msgspec.Meta(max_length=FILTERS_MAX)] | None
     ) = None
     events_per_second_max: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    resume: Resumed | None = None
+    resume: ResumedWatch | None = None
 
     def named(self) -> Mapping[str, TraceFilter]:
         """Return the filters by name; a single filter has an empty name."""
         return {"": self} if self.filters is None else self.filters
 
 
-class Compiled(NamedTuple):
+class CompiledFilter(NamedTuple):
     """A filter as functions of an event and its message's properties; both must match."""
 
     message: Matcher
@@ -126,10 +126,10 @@ class Compiled(NamedTuple):
     """Conditions on the stage."""
 
 
-def compiled(wanted: TraceFilter) -> Compiled:
+def compile_filter(wanted: TraceFilter) -> CompiledFilter:
     """Compile a filter."""
     here = _tests_of_stage(wanted) + _tests_of_parties(wanted)
-    return Compiled(_all_of(_tests_of_message(wanted)), _all_of(here))
+    return CompiledFilter(_all_of(_tests_of_message(wanted)), _all_of(here))
 
 
 def _all_of(tests: list[Matcher]) -> Matcher:

@@ -61,7 +61,7 @@ Entry = Span | tuple[float, bytes]
 """A span, or an event with its time."""
 
 
-class Recorded(msgspec.Struct):
+class RecordedEvent(msgspec.Struct):
     """An entry as an event, with its time by the monotonic clock."""
 
     at_s: float
@@ -243,12 +243,12 @@ class Recorder:
             or (not isinstance(entry, tuple) and entry.acknowledged_s >= least_s)
         ]
 
-    def events_of(self, entries: Sequence[Entry]) -> list[Recorded]:
+    def events_of(self, entries: Sequence[Entry]) -> list[RecordedEvent]:
         """Return entries as events. Any thread."""
-        found: list[Recorded] = []
+        found: list[RecordedEvent] = []
         for entry in entries:
             if isinstance(entry, tuple):
-                found.append(Recorded(entry[0], decode_event(entry[1])))
+                found.append(RecordedEvent(entry[0], decode_event(entry[1])))
             else:
                 found.append(self._event_of(entry, DELIVERED))
                 if entry.acknowledged_s:
@@ -269,7 +269,7 @@ class Recorder:
             spans.clear()
         self.spans.clear()
 
-    def _event_of(self, span: Span, stage: str) -> Recorded:
+    def _event_of(self, span: Span, stage: str) -> RecordedEvent:
         group, topic, queue_id = span.queue
         at_s, client, latency_s = span.at_s, span.client, span.worst_ms / 1000
         if stage == ACKNOWLEDGED:
@@ -291,7 +291,7 @@ class Recorder:
             source=span.source if stage == DELIVERED else None,
             latency_us=max(0, round(latency_s * 1_000_000)),
         )
-        return Recorded(at_s, event)
+        return RecordedEvent(at_s, event)
 
 
 def _time_of(entry: Entry) -> float:

@@ -12,7 +12,7 @@ from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
-from broker_core.trace.event import Emitted, decode_event, pushed
+from broker_core.trace.event import WatchedEvent, decode_event, pushed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ class Stretch(Protocol):
     first: int
     head: bytes
     """The bytes between an event's number and its ending."""
-    events: list[Emitted]
+    events: list[WatchedEvent]
 
     def stages(self) -> Mapping[str, int]:
         """Return the number of events per stage."""
@@ -45,7 +45,7 @@ class Numbered:
 
     __slots__ = ("events", "first", "head")
 
-    def __init__(self, first: int, head: bytes, events: list[Emitted]) -> None:
+    def __init__(self, first: int, head: bytes, events: list[WatchedEvent]) -> None:
         self.first = first
         self.head = head
         self.events = events
@@ -82,7 +82,7 @@ class Ring:
     """
 
     def __init__(
-        self, events_max: int, numbered_type: Callable[[int, bytes, list[Emitted]], Stretch]
+        self, events_max: int, numbered_type: Callable[[int, bytes, list[WatchedEvent]], Stretch]
     ) -> None:
         self.waiting = 0
         self._events_max = events_max
@@ -91,7 +91,7 @@ class Ring:
         self._sent: deque[_Sent] = deque()
         self._sent_count = 0
 
-    def add(self, number: int, head: bytes, event: Emitted) -> None:
+    def add(self, number: int, head: bytes, event: WatchedEvent) -> None:
         """Add an event."""
         last = self._waits[-1] if self._waits else None
         if (
@@ -154,7 +154,7 @@ class Ring:
                 if made is not None:
                     yield made
                 made = self._numbered(number, head, [])
-            made.events.append(Emitted(decode_event(text)))
+            made.events.append(WatchedEvent(decode_event(text)))
         if made is not None:
             yield made
 

@@ -24,7 +24,7 @@ from broker_core.message.names import (
     PROPERTY_UNIQ_KEY,
 )
 from broker_core.trace.deliveries import Deliveries
-from broker_core.trace.event import Emitted, TraceEvent
+from broker_core.trace.event import TraceEvent, WatchedEvent
 from broker_core.trace.event_sinks import EventSinks
 from broker_core.trace.filter import ERROR_STAGES, STAGES, Properties, TraceWatch
 from broker_core.trace.recorder import Recorder
@@ -68,7 +68,7 @@ class NoNotes:
         """Do nothing."""
 
 
-class Watched(NamedTuple):
+class WatchStart(NamedTuple):
     """A watch that has started."""
 
     watch_id: str
@@ -99,7 +99,7 @@ class Tracer:
         recorder_bytes_max: int = RECORDER_BYTES,
         recorder_minutes: int = RECORDER_MINUTES,
         span_type: Callable[..., Span] | None = None,
-        numbered_type: Callable[[int, bytes, list[Emitted]], Stretch] | None = None,
+        numbered_type: Callable[[int, bytes, list[WatchedEvent]], Stretch] | None = None,
     ) -> None:
         self._limits = limits
         self._clock = clock
@@ -172,7 +172,9 @@ class Tracer:
         logger.info("trace level changed level=%s minutes=%d", level, minutes)
         self._settle()
 
-    def watch(self, connection: Hashable, wanted: TraceWatch, watcher: Watcher) -> Watched | None:
+    def watch(
+        self, connection: Hashable, wanted: TraceWatch, watcher: Watcher
+    ) -> WatchStart | None:
         """Start pushing the matching events to a connection, replacing its previous watch.
 
         While the peer doesn't keep up, events stay in the ring. Returns None when there are too
@@ -204,7 +206,7 @@ class Tracer:
         logger.info(
             "trace watch started watch_id=%s watchers=%d", watch.watch_id, len(self._watches)
         )
-        return Watched(watch.watch_id, is_resumed)
+        return WatchStart(watch.watch_id, is_resumed)
 
     def unwatch(self, connection: Hashable) -> bool:
         """Stop pushing to a connection and remove its watch; return whether it had one."""
@@ -338,7 +340,7 @@ class Tracer:
             recorder.keep(event)
         is_wanted = recorder.is_full
         if self.watching:
-            emitted = Emitted(event)
+            emitted = WatchedEvent(event)
             for watch in self._all:
                 try:
                     is_wanted |= watch.offer(emitted, event, properties, at_s)

@@ -11,13 +11,13 @@ from msgspec import structs
 from broker_core.isolation import isolated
 from broker_core.message.names import RMQ_SYS_TRANS_HALF_TOPIC, retry_topic
 from broker_core.trace.event import encode
-from broker_core.trace.filter import compiled
+from broker_core.trace.filter import compile_filter
 from broker_core.trace.ring import Numbered, Ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from broker_core.trace.event import Emitted, TraceEvent
+    from broker_core.trace.event import TraceEvent, WatchedEvent
     from broker_core.trace.filter import Properties, TraceWatch
     from broker_core.trace.ring import Stretch
 
@@ -96,7 +96,7 @@ class Watch:
         watch_id: str,
         wanted: TraceWatch,
         watcher: Watcher,
-        numbered_type: Callable[[int, bytes, list[Emitted]], Stretch] = Numbered,
+        numbered_type: Callable[[int, bytes, list[WatchedEvent]], Stretch] = Numbered,
         on_news: Callable[[], None] | None = None,
         emit_noted: Callable[[], None] = lambda: None,
     ) -> None:
@@ -112,9 +112,9 @@ class Watch:
         self.is_up_to_date = True
         self._on_news = on_news
         self._emit_noted = emit_noted
-        self.fresh: list[Emitted] = []
+        self.fresh: list[WatchedEvent] = []
         self._push: Push | None = watcher.push
-        self._matchers = [(name, *compiled(each)) for name, each in wanted.named().items()]
+        self._matchers = [(name, *compile_filter(each)) for name, each in wanted.named().items()]
         self._names = tuple(wanted.named())
         self._may_see = watcher.may_see
         self._seen: dict[str, bool] = {}
@@ -135,7 +135,7 @@ class Watch:
         return self._last_seq - self._sent_count - self._ring.waiting
 
     def offer(
-        self, emitted: Emitted, event: TraceEvent, properties: Properties, at_s: float
+        self, emitted: WatchedEvent, event: TraceEvent, properties: Properties, at_s: float
     ) -> bool:
         """Add an event if a filter matches; return whether a filter matches its message."""
         self.number_fresh()
@@ -256,7 +256,7 @@ class Watch:
         self._this_second += 1
         return self._this_second <= self._rate_max
 
-    def _can_see(self, emitted: Emitted) -> bool:
+    def _can_see(self, emitted: WatchedEvent) -> bool:
         """Return whether the watcher may see an event; checked once per push and topic."""
         assert self._may_see is not None
         topic = topic_to_read(emitted.topic, emitted.group)

@@ -6,8 +6,8 @@ the outcome of that copy. After transactionCheckMax checks it moves the message 
 TRANS_CHECK_MAX_TIME_TOPIC.
 
 Source: broker/transaction/queue/TransactionalMessageServiceImpl.java check (4.9.7).
-Differs: age is measured with this broker's steady clock from the put; the original subtracts the
-producer's clock from its own. Rounds within the immunity don't count as checks; in the original, 15
+Differs: age is measured with this broker's steady clock from the put; RocketMQ subtracts the
+producer's clock from its own. Rounds within the immunity don't count as checks; in RocketMQ, 15
 minutes of immunity park the message before a producer was asked.
 """
 
@@ -102,7 +102,7 @@ class TransactionCheck(Service):
         """Run one round."""
         transactions = self._transactions
         started_ms = self._steady.now_ms()
-        transactions.write_owed()
+        transactions.write_pending()
         for offsets in _parts(list(transactions.pending)):
             questions = []
             for queue_offset in offsets:

@@ -13,7 +13,7 @@ every half message before it is decided. It is committed after these outcomes ar
 
 Source: broker/processor/EndTransactionProcessor.java,
 broker/transaction/queue/TransactionalMessageServiceImpl.java (4.9.7).
-Differs: in the original a late or repeated END commits once more, even after a rollback.
+Differs: in RocketMQ a late or repeated END commits once more, even after a rollback.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Transactions:
 
     def start(self) -> None:
         """Write the op messages that a killed process left unwritten."""
-        self.write_owed()
+        self.write_pending()
 
     def add(
         self,
@@ -204,7 +204,7 @@ class Transactions:
 
         Returns None if the put failed; then the previous half message still represents it.
 
-        Differs: the copy keeps the message's flag; the original loses it.
+        Differs: the copy keeps the message's flag; RocketMQ loses it.
         """
         result = self._store.put_copy(
             message, HALF_TOPIC, HALF_QUEUE_ID, properties, reconsume_times=0
@@ -361,7 +361,7 @@ class Transactions:
         self._note_op(half.queue_offset, op_queue_offset)
         self._note_outcome(half, Outcome.COMMITTED)
 
-    def write_owed(self) -> None:
+    def write_pending(self) -> None:
         """Write the op messages that had to wait for a flush, or whose put failed."""
         acknowledged_where = self._store.acknowledge.acknowledged_where
         for queue_offset, end in list(self._owed.items()):
@@ -383,7 +383,7 @@ class Transactions:
 
     def settle(self) -> None:
         """Commit the progress once all outcomes in it are durable."""
-        self.write_owed()
+        self.write_pending()
         if self._settling is None:
             self._settling = (*self._progress(), self._store.max_commit_log_offset)
         half_progress, op_progress, end = self._settling
@@ -394,7 +394,7 @@ class Transactions:
     async def settle_all(self) -> None:
         """Flush, then commit the progress; call it before the store is shut down."""
         if self._owed and await self._store.flush():
-            self.write_owed()
+            self.write_pending()
         progress = self._progress()
         if await self._store.flush():
             self._commit_progress(*progress)

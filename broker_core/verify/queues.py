@@ -48,8 +48,8 @@ class QueueCheck:
         self._root = root
         self._topics = topics
         self._report = report
-        self._queues = _opened(root / "consumequeue", report)
-        self._extensions = _opened(root / "consumequeue_ext", report)
+        self._queues = _open_files(root / "consumequeue", report)
+        self._extensions = _open_files(root / "consumequeue_ext", report)
         self._matched: Counter[QueueKey] = Counter()
         self._without_unit: dict[QueueKey, int] = {}
 
@@ -200,7 +200,7 @@ class QueueCheck:
     def _check_extensions(self, log: Log) -> int:
         """Check that the addresses in a queue's units rise and lead to extensions; count these.
 
-        The original leaves extensions that no unit leads to, so they aren't reported.
+        RocketMQ leaves extensions that no unit leads to, so they aren't reported.
         """
         count = 0
         for key, files in self._extensions.items():
@@ -255,7 +255,7 @@ class QueueCheck:
         return starts
 
 
-def _opened(root: Path, report: Report) -> dict[QueueKey, Files]:
+def _open_files(root: Path, report: Report) -> dict[QueueKey, Files]:
     table = {}
     for topic in sorted(root.iterdir()) if root.is_dir() else ():
         if not is_legal_name(topic.name) or not topic.is_dir():

@@ -84,7 +84,7 @@ def text_of(rng: Random) -> str:
 def reason_of(text: str) -> str | None:
     """Return why a text is rejected, or None if it reads back as sent."""
     try:
-        properties.decode_sent(text)
+        properties.decode_client_properties(text)
         properties.require_no_nul(text)
     except PropertiesError as error:
         return str(error)

@@ -20,7 +20,7 @@ from broker_core.delivery.sql92.java_values import (
     NumberKind,
     compare,
     compare_as_doubles,
-    negated,
+    negate,
     read_whole,
 )
 
@@ -66,7 +66,7 @@ class Expression:
 
 @dataclass(slots=True, frozen=True)
 class Node:
-    """A part of an expression, with the properties that the original's checks use."""
+    """A part of an expression, with the properties that RocketMQ's checks use."""
 
     evaluate: Callable[[Get], Value]
     depth: int
@@ -120,7 +120,7 @@ def as_boolean(node: Node) -> Node:
 def negative(node: Node) -> Node:
     """Return -node: the negated number, or null for anything else.
 
-    The checks don't treat the result as a constant, as in the original.
+    The checks don't treat the result as a constant, as in RocketMQ.
     """
     inner = node.evaluate
     if node.is_boolean or node.property_name is not None:
@@ -128,7 +128,7 @@ def negative(node: Node) -> Node:
 
     def evaluate(get: Get) -> Value:
         value = inner(get)
-        return negated(value) if isinstance(value, Number) else None
+        return negate(value) if isinstance(value, Number) else None
 
     return Node(evaluate, node.depth + 1)
 

@@ -56,7 +56,7 @@ def whole_number(value: int) -> Number:
     return Number(NumberKind.INT if INT_MIN <= value <= INT_MAX else NumberKind.LONG, value)
 
 
-def negated(number: Number) -> Number:
+def negate(number: Number) -> Number:
     """Return the number with the other sign, of the same kind."""
     return Number(number.kind, -number.value)
 
@@ -77,7 +77,7 @@ def compare(left: str | bool | Number, right: str | bool | Number) -> int:
         if isinstance(right, bool):
             return left - right
         if isinstance(right, str):
-            # The original casts the wrong one of the two.
+            # RocketMQ casts the wrong one of the two.
             raise EvaluationError("a Boolean is not a String")
         return -1
     if isinstance(right, Number):

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 EXPRESSION_CHARS_MAX = 8192
-"""The original has no limit. An IN of 500 values of ten characters fits."""
+"""RocketMQ has no limit. An IN of 500 values of ten characters fits."""
 QUOTED_CHARS_MAX = 40
 HINTS = {
     "LIKE": "LIKE isn't supported; use CONTAINS, STARTSWITH or ENDSWITH",
@@ -118,7 +118,7 @@ class Lexer:
     def skip_unended_comment(self) -> None:
         """Skip a comment that ends with the text instead of a line.
 
-        Only right after a complete expression: elsewhere the original reads two minus signs there.
+        Only right after a complete expression: elsewhere RocketMQ reads two minus signs there.
         """
         token = self.peek()
         if self._text.startswith("--", token.position):

@@ -12,7 +12,7 @@
 There is no LIKE, no arithmetic and no `!=`. Only blanks and comments may follow the expression.
 
 Source: filter/parser/SelectorParser.jj, filter/expression/ConstantExpression.java (5.3.3).
-Differs: the original ignores any text after a complete expression, so that `a LIKE 'x%'` is the
+Differs: RocketMQ ignores any text after a complete expression, so that `a LIKE 'x%'` is the
 property `a`, which never matches. CONTAINS, STARTSWITH and ENDSWITH may be property names, as in
 4.9.7. Depth, length and the number of comparisons are limited, which limits the evaluation time.
 """
@@ -222,7 +222,7 @@ def _float(token: Token) -> Number:
     value = float(token.text)
     if math.isinf(value):
         raise ValueError(f"{token.text} is too large")
-    # The original uses the smallest positive double as the smallest double.
+    # RocketMQ uses the smallest positive double as the smallest double.
     if value == 0:
         raise ValueError(f"{token.text} is too small; write 0")
     return Number(NumberKind.DOUBLE, value)

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 LOGGED_CHARS = 300
 
 
-class _Wanted(msgspec.Struct, rename="camel"):
+class _FilterQuery(msgspec.Struct, rename="camel"):
     consumer_group: str
     topic: str
     expression_type: str
@@ -82,7 +82,7 @@ class FiltersAdmin:
         an invalid name, beyond clientExpressionCharsMax or consumerFilterNumsMax, and when the file
         can't be written.
         """
-        wanted = read_body(request, _Wanted)
+        wanted = read_body(request, _FilterQuery)
         group, topic = wanted.consumer_group, wanted.topic
         wrong = check_topic(topic) or check_group(group)
         if wrong is not None:

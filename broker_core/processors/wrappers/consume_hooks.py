@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from broker_core.extensions.consume_message_hook import ConsumeMessageHook
     from broker_core.extensions.failures import Failures
-    from broker_core.extensions.loading import Loaded
+    from broker_core.extensions.loading import ActiveExtension
     from broker_core.processors.wrappers.hooks import BrokerFacts
     from broker_core.remoting.connection import Connection
     from broker_core.remoting.dispatch import Answer, Handler
@@ -46,7 +46,7 @@ class ConsumeHooks:
 
     def __init__(
         self,
-        hooks: tuple[Loaded[ConsumeMessageHook], ...],
+        hooks: tuple[ActiveExtension[ConsumeMessageHook], ...],
         failures: Failures,
         facts: BrokerFacts,
     ) -> None:

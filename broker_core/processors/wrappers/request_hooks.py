@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from broker_core.extensions.failures import Failures
-    from broker_core.extensions.loading import Loaded
+    from broker_core.extensions.loading import ActiveExtension
     from broker_core.extensions.rpc_hook import RPCHook
     from broker_core.remoting.connection import Connection
     from broker_core.remoting.dispatch import Answer, Handler
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class RequestHooks:
     """The RPC hooks, around all handlers. Event loop only."""
 
-    def __init__(self, hooks: tuple[Loaded[RPCHook], ...], failures: Failures) -> None:
+    def __init__(self, hooks: tuple[ActiveExtension[RPCHook], ...], failures: Failures) -> None:
         self._hooks = hooks
         self._failures = failures
 

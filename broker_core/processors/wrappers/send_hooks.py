@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from broker_core.clock import Clock
     from broker_core.extensions.failures import Failures
-    from broker_core.extensions.loading import Loaded
+    from broker_core.extensions.loading import ActiveExtension
     from broker_core.extensions.send_message_hook import SendMessageHook
     from broker_core.processors.wrappers.hooks import BrokerFacts
     from broker_core.remoting.connection import Connection
@@ -42,7 +42,7 @@ class SendHooks:
 
     def __init__(
         self,
-        hooks: tuple[Loaded[SendMessageHook], ...],
+        hooks: tuple[ActiveExtension[SendMessageHook], ...],
         failures: Failures,
         facts: BrokerFacts,
         clock: Clock,

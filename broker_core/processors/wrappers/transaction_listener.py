@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker_core.extensions.failures import Failures
-    from broker_core.extensions.loading import Loaded
+    from broker_core.extensions.loading import ActiveExtension
     from broker_core.extensions.transaction_listener import TransactionListener
     from broker_core.message.message import MessageExt
     from broker_core.transaction.check import CheckedHalf
@@ -33,7 +33,9 @@ OUTCOMES = {
 class ListenerAdapter:
     """Calls the listener, and the producer if the listener wants it. Event loop only."""
 
-    def __init__(self, loaded: Loaded[TransactionListener], failures: Failures, ask: Ask) -> None:
+    def __init__(
+        self, loaded: ActiveExtension[TransactionListener], failures: Failures, ask: Ask
+    ) -> None:
         self._label, self._listener = loaded
         self._failures = failures
         self._ask = ask

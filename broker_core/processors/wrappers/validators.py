@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from broker_core.access.rules import Need
     from broker_core.extensions.access_validator import AccessValidator
     from broker_core.extensions.failures import Failures
-    from broker_core.extensions.loading import Loaded
+    from broker_core.extensions.loading import ActiveExtension
     from broker_core.protocol.command import RemotingCommand
 
 FAILED = "access control failed; see the broker's log"
@@ -30,7 +30,7 @@ class AccessValidators:
 
     def __init__(
         self,
-        validators: tuple[Loaded[AccessValidator | None], ...],
+        validators: tuple[ActiveExtension[AccessValidator | None], ...],
         plain: Authorizer | None,
         failures: Failures,
     ) -> None:

@@ -89,7 +89,7 @@ class RegisterBrokerBody(msgspec.Struct, rename="camel", kw_only=True):
         """
         if not is_compressed:
             return java_json.decode_request(body, cls)
-        return run_to_end(inflated_steps(inflated(body)))
+        return run_to_end(inflated_steps(inflate(body)))
 
 
 class _Table(msgspec.Struct, rename="camel"):
@@ -136,7 +136,7 @@ def body_crc32(body: bytes) -> int:
     return zlib.crc32(body) & CRC_MASK
 
 
-def inflated(body: bytes) -> bytes:
+def inflate(body: bytes) -> bytes:
     """Inflate a compressed registration. Any thread.
 
     Raises:

@@ -9,7 +9,7 @@ import pytest
 from broker_core.errors import AbortProcessError
 from broker_core.extensions import plugged_store
 from broker_core.extensions.failures import Failures
-from broker_core.extensions.loading import Loaded
+from broker_core.extensions.loading import ActiveExtension
 from broker_core.extensions.store_plug_in import AbstractPluginMessageStore
 from broker_core.store.message_store import MessageStore
 from broker_core.store.put import MessagePut
@@ -87,7 +87,7 @@ async def store() -> AsyncIterator[MessageStore]:
 
 def plug(store: MessageStore, *makers: Callable[[MessagePort], Any]) -> Failures:
     failures = Failures()
-    loaded = [Loaded(f"p{number}", make) for number, make in enumerate(makers)]
+    loaded = [ActiveExtension(f"p{number}", make) for number, make in enumerate(makers)]
     plugged_store.plug(store, loaded, failures)
     return failures
 

@@ -212,7 +212,7 @@ def test_a_list_above_its_limit_is_malformed_and_the_table_stays_right() -> None
 
 def test_our_own_fields_are_read_by_another_library() -> None:
     block = (
-        hpack.indexed(8)
+        hpack.indexed_field(8)
         + hpack.literal_of(31, "application/grpc")
         + hpack.literal_of(8, "415")
         + hpack.literal("grpc-message", "x" * 300)

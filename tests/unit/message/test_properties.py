@@ -48,7 +48,7 @@ BROKEN = [
 def test_what_a_client_sends_is_read_as_everybody_reads_it(
     text: str, expected: dict[str, str]
 ) -> None:
-    assert properties.decode_sent(text) == properties.decode(text) == expected
+    assert properties.decode_client_properties(text) == properties.decode(text) == expected
 
 
 @pytest.mark.parametrize(("text", "reason"), BROKEN)
@@ -56,7 +56,7 @@ def test_what_no_reader_gets_as_it_was_sent_is_refused_with_the_reason(
     text: str, reason: str
 ) -> None:
     with pytest.raises(PropertiesError, match="^" + re.escape(reason)):
-        properties.decode_sent(text)
+        properties.decode_client_properties(text)
 
 
 @given(
@@ -74,7 +74,7 @@ def test_properties_that_are_sendable_are_read_as_they_were_sent(table: dict[str
     else:
         text = properties.encode(table)
         properties.require_no_nul(text)
-        assert properties.decode_sent(text) == {
+        assert properties.decode_client_properties(text) == {
             name: value for name, value in table.items() if value
         }
 

@@ -33,12 +33,12 @@ def test_what_is_left_to_python_is_told_once_and_only_if_there_is_any(
 ) -> None:
     caplog.set_level(logging.INFO)
     left = {"header": 3, "store": 0}
-    water_mark = WaterMark(ManualClock(), lambda: 0, lambda: 0, left=left.copy)
+    water_mark = WaterMark(ManualClock(), lambda: 0, lambda: 0, fallbacks=left.copy)
 
-    water_mark.print_left()
-    water_mark.print_left()
+    water_mark.print_fallbacks()
+    water_mark.print_fallbacks()
     left["store"] = 2
-    water_mark.print_left()
+    water_mark.print_fallbacks()
 
     assert [record.message for record in caplog.records] == [
         "requests served by Python counts=header=3",

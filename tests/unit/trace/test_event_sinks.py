@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker_core.trace import watch as watches
-from broker_core.trace.event import Emitted, TraceEvent
+from broker_core.trace.event import TraceEvent, WatchedEvent
 from broker_core.trace.event_sinks import EventSinks
 from broker_core.trace.filter import TraceFilter, TraceWatch
 from broker_core.trace.watch import Watch, Watcher
@@ -36,7 +36,7 @@ def a_watch(peer: Peer | None = None, /, **wanted: Any) -> Watch:
 
 
 def told(stage: str, topic: str = "T") -> Any:
-    return Emitted(TraceEvent(time_ms="1", stage=stage, topic=topic))
+    return WatchedEvent(TraceEvent(time_ms="1", stage=stage, topic=topic))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_what_is_taken_has_its_number_among_what_is_offered() -> None:
     watch = a_watch(peer, filters={"mine": TraceFilter(sample=1)})
     watch.fresh.append(told("stored"))
     event = TraceEvent(time_ms="1", stage="filtered", topic="T")
-    watch.offer(Emitted(event), event, {}, 0.0)
+    watch.offer(WatchedEvent(event), event, {}, 0.0)
     watch.fresh.append(told("delivered"))
     watch.lose("flushed")
     watch.send()

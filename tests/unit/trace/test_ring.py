@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker_core.native import loading
-from broker_core.trace.event import Emitted, TraceEvent
+from broker_core.trace.event import TraceEvent, WatchedEvent
 from broker_core.trace.ring import ADDED_MAX, Numbered, Ring, Stretch
 
 HEAD = b'",'
@@ -18,8 +18,8 @@ TYPES = [Numbered] if NATIVE is None else [Numbered, NATIVE]
 pytestmark = pytest.mark.parametrize("numbered_type", TYPES, ids=lambda each: each.__module__)
 
 
-def event(stage: str = "stored") -> Emitted:
-    return Emitted(TraceEvent(time_ms="1", stage=stage, topic="T"))
+def event(stage: str = "stored") -> WatchedEvent:
+    return WatchedEvent(TraceEvent(time_ms="1", stage=stage, topic="T"))
 
 
 def numbers(stretches: list[Stretch]) -> list[int]:
@@ -132,7 +132,7 @@ def test_what_comes_again_is_what_was_sent(numbered_type: Any) -> None:
     odd = TraceEvent(
         time_ms="1", at_us="2", stage="stored", topic='"timeMs":', group="\u4e2d", steps={"a": 1}
     )
-    ring.add(1, b'","matched":["\\"timeMs\\":"],', Emitted(odd))
+    ring.add(1, b'","matched":["\\"timeMs\\":"],', WatchedEvent(odd))
     ring.add(2, HEAD, event("delivered"))
     batch, _ = ring.batch(10)
     before = a_push(batch)

@@ -10,9 +10,9 @@ import pytest
 
 from broker_core.config.limits import LimitsConfig
 from broker_core.trace import watch as watch_module
-from broker_core.trace.event import Emitted, TraceEvent
-from broker_core.trace.filter import Resumed, TracedMessage, TraceFilter, TraceWatch
-from broker_core.trace.tracer import LOST_SECONDS, PUSH_SECONDS, Tracer, Watched
+from broker_core.trace.event import TraceEvent, WatchedEvent
+from broker_core.trace.filter import ResumedWatch, TracedMessage, TraceFilter, TraceWatch
+from broker_core.trace.tracer import LOST_SECONDS, PUSH_SECONDS, Tracer, WatchStart
 from broker_core.trace.watch import Watch, Watcher
 from tests.support.clock import ManualClock
 from tests.support.twins import settled
@@ -44,7 +44,7 @@ async def tracer() -> Any:
 
 def watch(
     tracer: Tracer, connection: Any, wanted: TraceWatch, viewer: Viewer, host: str = ""
-) -> Watched | None:
+) -> WatchStart | None:
     return tracer.watch(connection, wanted, Watcher(viewer, host))
 
 
@@ -283,9 +283,9 @@ async def test_a_slow_watcher_is_sent_what_the_ring_kept_meanwhile(tracer: Trace
     assert [event["seq"] for event in watcher.events] == ["1", "2"]
 
 
-def resumed(watched: Watched | None, last_seq: int, received: int) -> TraceWatch:
+def resumed(watched: WatchStart | None, last_seq: int, received: int) -> TraceWatch:
     assert watched is not None
-    asked = Resumed(watch_id=watched.watch_id, last_seq=str(last_seq), received=str(received))
+    asked = ResumedWatch(watch_id=watched.watch_id, last_seq=str(last_seq), received=str(received))
     return TraceWatch(resume=asked)
 
 
@@ -305,7 +305,7 @@ async def test_who_comes_again_is_sent_what_it_lacks(tracer: Tracer, is_long: bo
     tracer.push_all()
 
     assert watched is not None
-    assert again == Watched(watched.watch_id, is_resumed=True)
+    assert again == WatchStart(watched.watch_id, is_resumed=True)
     assert [event["seq"] for event in after.events] == ["4", "5", "6"]
     assert after.batches[-1]["dropped"] == "0"
 
@@ -342,7 +342,7 @@ async def test_of_what_waits_for_a_lost_watcher_no_object_is_kept() -> None:
     lost = Watch("w", TraceWatch(), Watcher(Viewer()))
     lost.lose_connection(0.0)
     event = TraceEvent(stage="stored", topic="T", queue_id=0, queue_offset="7", time_ms="1")
-    emitted = Emitted(event)
+    emitted = WatchedEvent(event)
     without = sys.getrefcount(emitted)
 
     lost.offer(emitted, event, {}, 0.0)

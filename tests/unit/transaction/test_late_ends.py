@@ -128,10 +128,10 @@ async def test_op_messages_that_are_owed_are_written_in_one_go_and_not_tried_whe
         for half in halves:
             transacted.end(half, COMMIT)
         assert tried == 3
-        transacted.transactions.write_owed()
+        transacted.transactions.write_pending()
         assert tried == 4
 
-    transacted.transactions.write_owed()
+    transacted.transactions.write_pending()
 
     assert not transacted.transactions.pending
     assert len(transacted.arrived(OP_TOPIC)) == 3

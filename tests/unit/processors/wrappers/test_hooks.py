@@ -7,7 +7,7 @@ import pytest
 
 from broker_core.errors import AbortProcessError, RequestRefusedError
 from broker_core.extensions.failures import Failures
-from broker_core.extensions.loading import Loaded
+from broker_core.extensions.loading import ActiveExtension
 from broker_core.processors.wrappers.consume_hooks import ConsumeHooks
 from broker_core.processors.wrappers.hooks import BrokerFacts, command_of
 from broker_core.processors.wrappers.request_hooks import RequestHooks
@@ -90,12 +90,12 @@ class Stage:
         self.served: list[RemotingCommand] = []
 
     def sends(self, handler: Handler, *hooks: SendHook) -> Handler:
-        loaded = tuple(Loaded(f"h{number}", hook) for number, hook in enumerate(hooks))
+        loaded = tuple(ActiveExtension(f"h{number}", hook) for number, hook in enumerate(hooks))
         table: dict[int, Handler] = {RequestCode.SEND_MESSAGE_V2: handler}
         return SendHooks(loaded, self.failures, FACTS, self.clock).around(table)[310]
 
     def requests(self, handler: Handler, *hooks: RequestHook) -> Handler:
-        loaded = tuple(Loaded(f"h{number}", hook) for number, hook in enumerate(hooks))
+        loaded = tuple(ActiveExtension(f"h{number}", hook) for number, hook in enumerate(hooks))
         return RequestHooks(loaded, self.failures).around({1: handler})[1]
 
     def serve(self, request: RemotingCommand, _: object) -> bytes:
@@ -221,7 +221,7 @@ async def test_a_refusal_that_comes_late_is_told_of_too(stage: Stage) -> None:
 
 def test_the_long_header_is_read_as_well(stage: Stage) -> None:
     hook = SendHook()
-    loaded = (Loaded("h", hook),)
+    loaded = (ActiveExtension("h", hook),)
     table: dict[int, Handler] = {RequestCode.SEND_MESSAGE: stage.serve}
     request = RemotingCommand.request(
         RequestCode.SEND_MESSAGE,
@@ -245,7 +245,7 @@ def test_a_header_that_cannot_be_read_is_the_handlers_business(stage: Stage) -> 
 
 
 def test_only_sends_get_send_hooks(stage: Stage) -> None:
-    hooks = SendHooks((Loaded("h", SendHook()),), stage.failures, FACTS, stage.clock)
+    hooks = SendHooks((ActiveExtension("h", SendHook()),), stage.failures, FACTS, stage.clock)
 
     assert hooks.around({11: refuse}) == {11: refuse}
 
@@ -255,7 +255,7 @@ def test_a_message_that_is_given_back_is_told_of_with_its_outcome(
     stage: Stage, handler: Callable[..., Any] | None, code: int
 ) -> None:
     hook = ConsumeHook()
-    hooks = ConsumeHooks((Loaded("h", hook),), stage.failures, FACTS)
+    hooks = ConsumeHooks((ActiveExtension("h", hook),), stage.failures, FACTS)
     request = RemotingCommand.request(
         36, {"group": "ns%g", "originTopic": "T", "originMsgId": "0A", "offset": "99"}
     )
@@ -280,7 +280,7 @@ async def test_one_that_waits_to_be_durable_is_told_of_then(stage: Stage) -> Non
         return request.answer(0)
 
     hook = ConsumeHook()
-    hooks = ConsumeHooks((Loaded("h", hook),), stage.failures, FACTS)
+    hooks = ConsumeHooks((ActiveExtension("h", hook),), stage.failures, FACTS)
     waiting: Any = hooks.around({RequestCode.CONSUMER_SEND_MSG_BACK: later})[36](
         RemotingCommand.request(36, {"originMsgId": "0A"}), PEER
     )
@@ -292,7 +292,7 @@ async def test_one_that_waits_to_be_durable_is_told_of_then(stage: Stage) -> Non
 
 def test_one_without_its_id_is_not_told_of(stage: Stage) -> None:
     hook = ConsumeHook()
-    hooks = ConsumeHooks((Loaded("h", hook),), stage.failures, FACTS)
+    hooks = ConsumeHooks((ActiveExtension("h", hook),), stage.failures, FACTS)
     table: dict[int, Handler] = {
         RequestCode.CONSUMER_SEND_MSG_BACK: lambda request, _: request.answer(0)
     }

@@ -6,7 +6,7 @@ import pytest
 
 from broker_core.errors import AbortProcessError
 from broker_core.extensions.failures import Failures
-from broker_core.extensions.loading import Loaded
+from broker_core.extensions.loading import ActiveExtension
 from broker_core.extensions.transaction_listener import HalfMessage, Resolution
 from broker_core.processors.wrappers.transaction_listener import ListenerAdapter
 from tests.support.clock import ManualClock
@@ -48,7 +48,9 @@ class Stage:
         self.listener = Listener()
         self.failures = Failures()
         self.asked: list[CheckedHalf] = []
-        self.listened = ListenerAdapter(Loaded("l", self.listener), self.failures, self._ask)
+        self.listened = ListenerAdapter(
+            ActiveExtension("l", self.listener), self.failures, self._ask
+        )
         self.ask = self.listened.ask
         self.transacted = Transacted(
             ManualClock(), FaultyStorage(), listened=lambda _: self.listened

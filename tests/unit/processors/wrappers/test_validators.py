@@ -9,7 +9,7 @@ from broker_core.access.rules import Need
 from broker_core.errors import AbortProcessError, RequestRefusedError
 from broker_core.extensions.access_validator import Resource
 from broker_core.extensions.failures import Failures
-from broker_core.extensions.loading import Loaded
+from broker_core.extensions.loading import ActiveExtension
 from broker_core.processors.wrappers.validators import FAILED, AccessValidators
 from broker_core.protocol.command import RemotingCommand
 
@@ -66,7 +66,7 @@ def asked(
     *validators: Validator | None, plain: Plain | None = None, needs: list[Need] | None = None
 ) -> tuple[RequestRefusedError | None, Failures]:
     failures = Failures()
-    loaded = tuple(Loaded(f"v{number}", one) for number, one in enumerate(validators))
+    loaded = tuple(ActiveExtension(f"v{number}", one) for number, one in enumerate(validators))
     chain = AccessValidators(loaded, cast("Any", plain), failures)
     try:
         if needs is None:
