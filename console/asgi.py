@@ -17,12 +17,12 @@ pages = get_asgi_application()
 
 from console.accounts.sessions import CurrentSocketUser, is_cookie_signed_in  # noqa: E402  (needs loaded apps)
 from console.api.tokens import is_token_usable  # noqa: E402
-from console.flow.routing import websocket_urlpatterns as flow_urlpatterns  # noqa: E402
+from console.messages.tracing.lifespan import Lifespan, export_to_collector  # noqa: E402
+from console.messages.tracing.routing import bridge, websocket_urlpatterns  # noqa: E402
+from console.observe.flow.routing import websocket_urlpatterns as flow_urlpatterns  # noqa: E402
 from console.serving.body_limit import BodyLimit  # noqa: E402
 from console.serving.origin import SameOrigin  # noqa: E402
 from console.serving.sockets import not_found  # noqa: E402
-from console.tracing.lifespan import Lifespan, export_to_collector  # noqa: E402
-from console.tracing.routing import bridge, websocket_urlpatterns  # noqa: E402
 
 
 async def is_known(scope: dict[str, Any]) -> bool:

@@ -17,8 +17,8 @@ from celery.app.amqp import AMQP
 from celery.signals import setup_logging
 from django.conf import settings
 
-from console.pipeline.news import INGEST, MAINTAIN
-from console.pipeline.queues import QUEUE
+from console.data.pipeline.news import INGEST, MAINTAIN
+from console.data.pipeline.queues import QUEUE
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 # A test runs Django's checks. In worker and beat they would load every page, which takes more than
@@ -118,4 +118,4 @@ def limit(sender: Celery, **_: object) -> None:
     )
 
 
-app.autodiscover_tasks(["console.pipeline", "console.reports", "console.sql"])
+app.autodiscover_tasks(["console.data.pipeline", "console.data.reports", "console.data.sql"])

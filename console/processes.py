@@ -15,7 +15,7 @@ APPLIANCE = {
     "broker": "broker_core",
     "web": "console.serving",
     "collector": "collect",
-    "pipeline": "console.pipeline",
+    "pipeline": "console.data.pipeline",
     "worker": "worker",
     "beat": "beat",
 }

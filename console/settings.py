@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from console import catalogues, secret_key
 from console.env import FALSE_WORDS, TRUE_WORDS, Environment
-from console.scraping import access as scraping
+from console.observe.scraping import access as scraping
 
 env = Environment()
 
@@ -97,39 +97,40 @@ INSTALLED_APPS = [
     "django_otp.plugins.otp_totp",
     "console.ui",
     "console.accounts",
-    "console.masking",
-    "console.preferences",
+    "console.people.accounts",
+    "console.people.masking",
+    "console.people.preferences",
     "console.palette",
-    "console.audit",
-    "console.configs",
-    "console.overview",
-    "console.flow",
-    "console.collector",
-    "console.history",
-    "console.verdicts",
-    "console.alerts",
-    "console.marks",
-    "console.brokers",
-    "console.broker_accounts",
-    "console.topics",
-    "console.groups",
-    "console.clients",
-    "console.offsets",
-    "console.files",
-    "console.browse",
-    "console.family",
-    "console.dead_letters",
-    "console.sending",
-    "console.tracing",
-    "console.lake",
-    "console.sql",
-    "console.reports",
+    "console.people.audit",
+    "console.broker.configs",
+    "console.observe.overview",
+    "console.observe.flow",
+    "console.observe.collector",
+    "console.observe.history",
+    "console.observe.verdicts",
+    "console.observe.alerts",
+    "console.observe.marks",
+    "console.broker.brokers",
+    "console.broker.broker_accounts",
+    "console.broker.topics",
+    "console.broker.groups",
+    "console.broker.clients",
+    "console.broker.offsets",
+    "console.broker.files",
+    "console.messages.browse",
+    "console.messages.family",
+    "console.messages.dead_letters",
+    "console.messages.sending",
+    "console.messages.tracing",
+    "console.data.lake",
+    "console.data.sql",
+    "console.data.reports",
     "console.demo",
     "console.api",
 ]
 
 MIDDLEWARE = [
-    "console.audit.requests.RequestIds",
+    "console.people.audit.requests.RequestIds",
     "django.middleware.security.SecurityMiddleware",
     "console.ui.static_files.StaticFiles",
     "csp.middleware.CSPMiddleware",
@@ -140,13 +141,13 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "console.accounts.signed_in.RecordSessions",
-    "console.accounts.second_step_gate.RequireSecondStep",
+    "console.people.accounts.second_step_gate.RequireSecondStep",
     "console.accounts.middleware.RequestRights",
-    "console.preferences.middleware.PersonalPages",
+    "console.people.preferences.middleware.PersonalPages",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "console.ui.middleware.GatewayProblems",
+    "console.gateway.middleware.GatewayProblems",
     "console.api.frame.ApiFrame",
 ]
 
@@ -170,7 +171,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "console.ui.context.frame",
+                "console.frame.frame",
             ],
             "builtins": [
                 "django.templatetags.i18n",
@@ -226,7 +227,7 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = TREBUCHET_HTTPS
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_TRUSTED_ORIGINS = env.names("TREBUCHET_TRUSTED_ORIGINS")
-CSRF_FAILURE_VIEW = "console.ui.views.csrf_failure"
+CSRF_FAILURE_VIEW = "console.error_pages.csrf_failure"
 SECURE_SSL_REDIRECT = TREBUCHET_HTTPS
 SECURE_HSTS_SECONDS = int(timedelta(days=365).total_seconds()) if TREBUCHET_HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = TREBUCHET_HTTPS
@@ -293,7 +294,7 @@ TREBUCHET_OIDC_DEFAULT_ROLE = env.choice(
     "TREBUCHET_OIDC_DEFAULT_ROLE", ("none", "limited", "viewer"), default="none"
 )
 
-# Trace export to a collector, off unless an endpoint is set: console/tracing/export.py.
+# Trace export to a collector, off unless an endpoint is set: console/messages/tracing/export.py.
 TREBUCHET_OTLP_ENDPOINT = env.http_url("TREBUCHET_OTLP_ENDPOINT", "/v1/traces")
 TREBUCHET_OTLP_HEADERS = env.pairs("TREBUCHET_OTLP_HEADERS")
 TREBUCHET_OTLP_TOPIC = env.text("TREBUCHET_OTLP_TOPIC", "")
@@ -339,7 +340,7 @@ CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_TIMEZONE = "UTC"
 CELERY_ENABLE_UTC = True
-CELERY_BEAT_SCHEDULER = "console.reports.beat:Scheduler"
+CELERY_BEAT_SCHEDULER = "console.data.reports.beat:Scheduler"
 
 LOGGING = {
     "version": 1,

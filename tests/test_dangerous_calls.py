@@ -46,7 +46,7 @@ QUERIES = {"sql", "expr", "selectExpr", "execute", "executemany", "executescript
 """The first argument is text of a language."""
 TEXTS = {
     # The code's own table and column names; values are passed as parameters.
-    "console/history/database.py",
+    "console/observe/history/database.py",
     # The code's own view names; then a user's query, checked, in a restricted session.
     "analytics/query/engine.py",
     # Queries of the lake's views and their column names; values are passed as parameters.

@@ -25,7 +25,7 @@ from django_otp.util import random_hex
 
 from console.accounts.devices import password_mark
 from console.accounts.models import RecoveryCode
-from console.gateway.moment import now_ms
+from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser, User

@@ -19,7 +19,7 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from console.accounts.models import FailedSignIn
-from console.accounts.networks import network_of, site_of
+from console.lib.networks import network_of, site_of
 
 WINDOW = timedelta(minutes=15)
 ACCOUNT_AND_NETWORK_MAX = 5

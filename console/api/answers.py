@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 from django.http import HttpResponse
 
 from console.api.models import KeptAnswer
-from console.history.tiers import DAY_MS
+from console.observe.history.tiers import DAY_MS
 
 if TYPE_CHECKING:
     from django.http import HttpRequest

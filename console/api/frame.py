@@ -14,9 +14,9 @@ from console.api.limits import count
 from console.api.models import KEY_CHARACTERS_MAX
 from console.api.problems import CONTENT_TYPE, answer, sentence_for
 from console.api.tokens import is_usable, note_use, token_of
-from console.audit.record import address_of, refused
-from console.audit.requests import TOKEN
-from console.gateway.moment import now_ms
+from console.lib.moment import now_ms
+from console.people.audit.record import address_of, refused
+from console.people.audit.requests import TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable

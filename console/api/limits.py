@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.core.cache import caches
 
-from console.history.tiers import MINUTE_MS
+from console.observe.history.tiers import MINUTE_MS
 
 CACHE = "limits"
 KEPT_S = 120

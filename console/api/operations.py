@@ -25,10 +25,10 @@ from console.accounts.scopes import has, scope_of
 from console.api.frame import token_on
 from console.api.problems import CONTENT_TYPE, ProblemError, answer, sentence_for, status_of
 from console.api.requestbody import schema_of
-from console.files.rights import require_change_of_any
+from console.broker.files.rights import require_change_of_any
+from console.data.sql.rights import may_query
 from console.gateway.errors import GatewayError
-from console.history.database import HistoryError
-from console.sql.rights import may_query
+from console.observe.history.database import HistoryError
 from console.ui import database
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from django.http import JsonResponse
 from django.utils.translation import gettext as _
 
-from console.audit.requests import request_id_of
 from console.gateway.errors import (
     GatewayError,
     NotFoundError,
     RequestFailedError,
     UnreadableAnswerError,
 )
+from console.people.audit.requests import request_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

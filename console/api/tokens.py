@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from channels.db import database_sync_to_async
 
 from console.api.models import ApiToken
-from console.gateway.moment import now_ms as now
-from console.history.tiers import DAY_MS, MINUTE_MS
+from console.lib.moment import now_ms as now
+from console.observe.history.tiers import DAY_MS, MINUTE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

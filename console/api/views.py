@@ -20,8 +20,8 @@ from console.api.models import ApiToken
 from console.api.operations import OPERATIONS
 from console.api.schema import openapi
 from console.api.tokens import TOKENS_MAX, new_token
-from console.audit.record import change
-from console.gateway.moment import now_ms
+from console.lib.moment import now_ms
+from console.people.audit.record import change
 from console.ui.danger import Danger, confirmation
 
 if TYPE_CHECKING:

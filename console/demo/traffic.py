@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from console.gateway.answers import Client, OutgoingMessage, TopicConfig
 from console.gateway.errors import GatewayError, RequestFailedError
-from console.gateway.moment import now_ms
+from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence

@@ -11,8 +11,8 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
 from console.accounts.permissions import administrators_action
-from console.audit.record import change
 from console.demo.process import DEMO_SECONDS, demo_process
+from console.people.audit.record import change
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from broker_core.message.versions import version_text
+from console.lib.stored import BrokerQueue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,30 +18,6 @@ PERM_WRITE = 2
 # The timestamp that means the end of a queue.
 LATEST_TIMESTAMP = -1
 DAY_MS = 86_400_000
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class BrokerQueue:
-    """A queue of a known topic: its broker and queue number.
-
-    Not a tuple, so it never equals a `TopicQueue` and the type checker can distinguish them.
-    """
-
-    broker_name: str
-    queue_id: int
-
-    def __str__(self) -> str:
-        return f"{self.broker_name}:{self.queue_id}"
-
-    @classmethod
-    def parse(cls, text: str) -> BrokerQueue:
-        """Parse the output of `str`.
-
-        Raises:
-            ValueError: the text isn't a queue.
-        """
-        broker_name, _colon, queue_id = text.rpartition(":")
-        return cls(broker_name, int(queue_id))
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from console.gateway.stored import StoredMessage
+    from console.lib.stored import StoredMessage
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from django.conf import settings
 
 from broker_core.protocol.fresh_signature import FreshSigner
 from broker_core.protocol.signature import Credentials
-from console.gateway.moment import now_ms
+from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
     from broker_core.protocol.signature import RequestSigner

@@ -19,8 +19,8 @@ from console.accounts.rights import rights_now
 from console.gateway.connections import INNER_PRODUCER_GROUP
 from console.gateway.copies import Copies, MessageCopy
 from console.gateway.flight_recorder import RecordedEvents
-from console.gateway.stored import Found, KeyFound, StoredMessage
-from console.masking.access import as_masked, every_rule
+from console.lib.stored import Found, KeyFound, StoredMessage
+from console.people.masking.access import as_masked, every_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         SendingGateway,
         TopicGateway,
     )
-    from console.masking.models import MaskingRule
+    from console.people.masking.models import MaskingRule
 
     Need = tuple[tuple[Action, ...], str]
     Rule = Callable[..., Iterable[Need]]

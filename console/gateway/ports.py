@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     )
     from console.gateway.answers import (
         BrokerNode,
-        BrokerQueue,
         Client,
         Cluster,
         ConsumeProgress,
@@ -70,7 +69,7 @@ if TYPE_CHECKING:
     )
     from console.gateway.running import RunningInfo
     from console.gateway.sample import BrokerSample
-    from console.gateway.stored import Found, KeyFound, Place, StoredMessage, Wanted
+    from console.lib.stored import BrokerQueue, Found, KeyFound, Place, StoredMessage, Wanted
 
 
 class ClusterGateway(Protocol):

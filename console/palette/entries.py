@@ -11,16 +11,16 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from console.accounts.actions import Action
+from console.frame import NAVIGATION
 from console.gateway.access import gateway
 from console.gateway.answers import TopicKind
 from console.gateway.errors import GatewayError
-from console.ui.context import NAVIGATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from console.accounts.rights import Rights
-    from console.preferences.models import Place
+    from console.people.preferences.models import Place
 
 ENTRIES_MAX = 30
 ACTED_ON_MAX = 3

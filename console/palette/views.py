@@ -9,9 +9,9 @@ from django.http import JsonResponse
 from console.accounts.permissions import page
 from console.accounts.rights import rights_on
 from console.accounts.roles import may_administer
+from console.frame import places_of
+from console.lib.lists import search_text
 from console.palette.entries import find
-from console.ui.context import places_of
-from console.ui.lists import search_text
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from console.accounts.networks import network_of
+from console.lib.networks import network_of
 
 if TYPE_CHECKING:
     import asyncio

@@ -16,7 +16,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.utils.http import is_same_domain
 from django.utils.translation import gettext as _
 
-from console.audit.record import refused
+from console.people.audit.record import refused
 
 if TYPE_CHECKING:
     from console.serving.body_limit import Application, Receive, Scope, Send

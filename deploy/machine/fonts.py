@@ -6,7 +6,7 @@ can't.
 
 from __future__ import annotations
 
-from console.alerts import fonts
+from console.observe.alerts import fonts
 from deploy.machine import system_packages
 from deploy.terminal.output import say
 from deploy.terminal.translation import CHINESE, language, translated

@@ -75,7 +75,7 @@ def chosen(
         *("--hostname", f"worker-{asked.web_port}@%h"),
     ]
     beat = [
-        *(*celery, "beat", "--scheduler", "console.reports.beat:Scheduler"),
+        *(*celery, "beat", "--scheduler", "console.data.reports.beat:Scheduler"),
         *("--loglevel", "INFO", "--pidfile", ""),
     ]
     found = [
@@ -83,7 +83,7 @@ def chosen(
         Program("web", web, priority=30, stop_seconds=15, variables=ONE_HEAP),
         Program("collector", collector, priority=35, stop_seconds=15),
     ]
-    pipeline = [sys.executable, "-m", "console.pipeline.standby"]
+    pipeline = [sys.executable, "-m", "console.data.pipeline.standby"]
     if redis_command is not None:
         found.append(Program("redis", redis_command, priority=10, stop_seconds=15))
     if with_queue:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from console.gateway.moment import now_ms
+from console.lib.moment import now_ms
 from tests.support import raw_remoting
 from tests.support.addresses import KEYS
 from tests.support.appliance import Appliance, Visitor

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from console.gateway.moment import now_ms
+from console.lib.moment import now_ms
 from tests.browser.conftest import member
 from tests.support.addresses import KEYS, PAGES, path_of
 from tests.support.chromium import sign_in

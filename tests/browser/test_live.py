@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from console.tracing.bridge import QUEUE_EVENTS_MAX
+from console.messages.tracing.bridge import QUEUE_EVENTS_MAX
 from tests.support.chromium import sign_in
 from tests.support.raw_remoting import (
     PULL_MESSAGE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import reverse
 
-from console.files.models import keep
+from console.broker.files.models import keep
 from console.gateway.files import ConfigFile
 
 TOPICS_TEXT: dict[str, object] = {

@@ -12,13 +12,13 @@ from django.test import Client
 from django.utils import translation
 
 from console.accounts.roles import Role, give_role
-from console.flow.pages import shared_flow
 from console.gateway import access
 from console.gateway.fakes.cluster import FakeCluster
-from console.gateway.moment import now_ms
-from console.history.access import history_store
-from console.history.status import STATUS, Status
-from console.overview.views import shared_summary
+from console.lib.moment import now_ms
+from console.observe.flow.pages import shared_flow
+from console.observe.history.access import history_store
+from console.observe.history.status import STATUS, Status
+from console.observe.overview.views import shared_summary
 from tests.analytics.lake.lakes import Lake
 from tests.analytics.store_builder import StoreBuilder
 

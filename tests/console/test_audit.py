@@ -12,10 +12,10 @@ import pytest
 from django.test import RequestFactory
 from django.urls import reverse
 
-from console.audit.models import Entry
-from console.audit.record import change
-from console.audit.requests import REQUEST_ID, TOKEN
-from console.audit.views import differences
+from console.people.audit.models import Entry
+from console.people.audit.record import change
+from console.people.audit.requests import REQUEST_ID, TOKEN
+from console.people.audit.views import differences
 
 pytestmark = pytest.mark.django_db
 

@@ -13,9 +13,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from console.audit import record, verifying
-from console.audit.models import Entry, Link
-from console.audit.verifying import prune, verify
+from console.people.audit import record, verifying
+from console.people.audit.models import Entry, Link
+from console.people.audit.verifying import prune, verify
 
 pytestmark = pytest.mark.django_db
 
@@ -178,7 +178,7 @@ def test_entries_from_before_the_chain_are_chained_by_the_migration() -> None:
     Entry.objects.bulk_create([Entry(action="topic.create", subject=str(n)) for n in range(3)])
     assert verify().broken == 3
 
-    import_module("console.audit.migrations.0003_chain").chain_old_entries(apps, None)
+    import_module("console.people.audit.migrations.0003_chain").chain_old_entries(apps, None)
 
     assert verify().links == 3
     assert broken() == ""

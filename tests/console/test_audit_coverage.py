@@ -15,18 +15,18 @@ from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from console.accounts.models import SignedIn
-from console.audit import record
-from console.audit.models import Entry
-from console.dead_letters import replaying
-from console.dead_letters.models import Item, Run, State
+from console.broker.files.models import FileVersion
+from console.data.reports import health, schedules, tasks
+from console.data.reports.models import ReportRun
 from console.demo import views as demo_views
-from console.files.models import FileVersion
 from console.gateway import access
 from console.gateway.answers import BrokerNode, GroupConfig, Member, MessageQueue, TopicConfig
 from console.gateway.outgoing import NewMessage
-from console.reports import health, schedules, tasks
-from console.reports.models import ReportRun
-from console.sending.models import HalfMessage
+from console.messages.dead_letters import replaying
+from console.messages.dead_letters.models import Item, Run, State
+from console.messages.sending.models import HalfMessage
+from console.people.audit import record
+from console.people.audit.models import Entry
 from tests.console.configured import LABEL, ORDERS, TOPICS_TEXT, UNLABELLED, files_world
 from tests.console.plans import token_on
 from tests.console.test_addresses import ALL, BY_TOKEN, url_of

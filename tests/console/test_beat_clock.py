@@ -18,8 +18,8 @@ from django_celery_beat import schedulers, tzcrontab
 from django_celery_beat.models import PeriodicTask
 
 from console.celery import app
-from console.reports import beat, schedules, tasks
-from console.reports.models import ReportRun, RunState
+from console.data.reports import beat, schedules, tasks
+from console.data.reports.models import ReportRun, RunState
 
 if TYPE_CHECKING:
     from datetime import tzinfo

@@ -8,13 +8,13 @@ import re
 
 import pytest
 
-from console.audit.models import Entry
 from console.gateway.access import gateway
 from console.gateway.accounts import BrokerAccess, BrokerAccount
 from console.gateway.answers import BrokerNode
 from console.gateway.errors import SYSTEM_ERROR, BrokerDownError, RequestFailedError
 from console.gateway.fakes.accounts import FakeAccounts
 from console.gateway.fakes.broker import ADDRESS
+from console.people.audit.models import Entry
 from tests.console.plans import applied, token_on
 
 pytestmark = pytest.mark.django_db

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from django.urls import reverse
 
-from console.audit.models import Entry
 from console.gateway.errors import NO_PERMISSION, RequestFailedError
 from console.gateway.fakes.cluster import FakeCluster
+from console.people.audit.models import Entry
 from tests.console.plans import token_on
 
 if TYPE_CHECKING:

@@ -10,16 +10,16 @@ import pytest
 from django.urls import reverse
 from django.utils.html import escape
 
-from console.audit.models import Entry
-from console.browse import distribution, exporting, scanning
-from console.browse.bodies import DEPTH_MAX, NODES_MAX, body_of
 from console.gateway.answers import Member, Subscription
 from console.gateway.errors import BrokerDownError
-from console.gateway.moment import now_ms
 from console.gateway.requests.records import BODY_SHOWN_MAX
-from console.history.charts import GROUP_CHARTS, QUEUE_CHARTS, TOPIC_CHARTS
-from console.history.metrics import QueuePlace
-from console.history.pages import chart_row
+from console.lib.bodies import DEPTH_MAX, NODES_MAX, body_of
+from console.lib.moment import now_ms
+from console.messages.browse import distribution, exporting, scanning
+from console.observe.history.charts import GROUP_CHARTS, QUEUE_CHARTS, TOPIC_CHARTS
+from console.observe.history.metrics import QueuePlace
+from console.observe.history.pages import chart_row
+from console.people.audit.models import Entry
 
 pytestmark = pytest.mark.django_db
 
@@ -361,7 +361,7 @@ def test_a_message_is_shown_though_nobody_can_say_who_consumed_it(
     def silent(*_args: object) -> None:
         raise BrokerDownError("127.0.0.1:10911", "no connection")
 
-    monkeypatch.setattr("console.browse.views.readers_of", silent)
+    monkeypatch.setattr("console.messages.browse.views.readers_of", silent)
     answer = actors.admin.get(reverse("browse:message", args=["broker-a", 0, 0, "Orders"]))
 
     assert answer.status_code == 200

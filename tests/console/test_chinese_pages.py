@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.urls import reverse
 
-from console.gateway.moment import now_ms
+from console.lib.moment import now_ms
 from tests.console.test_chinese import ENTRIES
 from tests.support.addresses import PAGES, every_address
 from tests.support.something_of_everything import make

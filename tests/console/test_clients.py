@@ -6,10 +6,10 @@ import pytest
 from django.urls import reverse
 
 from console.accounts.models import CustomRole
-from console.audit.models import Entry
 from console.gateway.answers import Member
 from console.gateway.connections import INNER_PRODUCER_GROUP, Producer
 from console.gateway.errors import NameServerDownError, RequestFailedError
+from console.people.audit.models import Entry
 
 pytestmark = pytest.mark.django_db
 

@@ -12,9 +12,8 @@ import yaml
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
-from console.audit.models import Entry
-from console.files.changing import read
-from console.files.documents import (
+from console.broker.files.changing import read
+from console.broker.files.documents import (
     WantedEntry,
     drift_of,
     like,
@@ -23,12 +22,13 @@ from console.files.documents import (
     yaml_entry,
     yaml_of,
 )
-from console.files.entries import FileProblemsError
-from console.files.management.commands.config import Command
-from console.files.schema import GROUP_KEYS, TOPIC_KEYS, group_config, topic_config
+from console.broker.files.entries import FileProblemsError
+from console.broker.files.management.commands.config import Command
+from console.broker.files.schema import GROUP_KEYS, TOPIC_KEYS, group_config, topic_config
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerNode
 from console.gateway.files import ConfigFile
+from console.people.audit.models import Entry
 from tests.console.plans import token_on
 
 if TYPE_CHECKING:

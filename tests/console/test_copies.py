@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from console.api.tokens import new_token
 from console.gateway.answers import GroupConfig, TopicConfig
-from console.gateway.moment import now_ms
+from console.lib.moment import now_ms
 from console.ui.copies import mqadmin
 from tests.interop.mqadmin_cases import CASES
 

@@ -10,7 +10,7 @@ import re
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from console.ui.csv_file import csv_lines, safe_cell
+from console.lib.csv_file import csv_lines, safe_cell
 from tests.support.sources import ROOT
 
 SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -80,4 +80,4 @@ def test_no_other_module_of_the_console_writes_csv() -> None:
             if "csv" in names or (isinstance(node, ast.ImportFrom) and node.module == "csv"):
                 importing.append(path.relative_to(ROOT).as_posix())
 
-    assert importing == ["console/ui/csv_file.py"]
+    assert importing == ["console/lib/csv_file.py"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.urls import reverse
 
-from console.audit.models import Entry
+from console.people.audit.models import Entry
 from tests.console.test_frame import CONSOLE
 
 if TYPE_CHECKING:

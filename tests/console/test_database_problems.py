@@ -8,8 +8,8 @@ import pytest
 from django.db import OperationalError
 from django.test import Client
 
+from console import error_pages as views
 from console.api import operations
-from console.ui import views
 
 SAID = {
     "database is locked": "has locked the console&#x27;s database",

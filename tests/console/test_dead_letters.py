@@ -11,12 +11,12 @@ from django.urls import reverse
 from django.utils import timezone
 
 from broker_core.message import names
-from console.audit.models import Entry
-from console.dead_letters import replaying
-from console.dead_letters.models import LOST_AFTER_S, Item, Outcome, Run, State
-from console.dead_letters.reading import read_letters
 from console.gateway.errors import BrokerDownError, RequestFailedError
 from console.gateway.fakes.broker import ADDRESS
+from console.messages.dead_letters import replaying
+from console.messages.dead_letters.models import LOST_AFTER_S, Item, Outcome, Run, State
+from console.messages.dead_letters.reading import read_letters
+from console.people.audit.models import Entry
 
 pytestmark = pytest.mark.django_db
 

@@ -9,13 +9,13 @@ import pytest
 from django.urls import reverse
 
 from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC
-from console.audit.models import Entry
-from console.files.delays import advanced
-from console.files.models import FileVersion
+from console.broker.files.delays import advanced
+from console.broker.files.models import FileVersion
 from console.gateway.access import gateway
 from console.gateway.answers import TopicQueue
 from console.gateway.errors import GatewayError
 from console.gateway.files import ConfigFile, GroupFilter
+from console.people.audit.models import Entry
 from tests.console.plans import token_on
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from console.gateway.access import gateway
 from console.gateway.answers import MessageQueue
 from console.gateway.configuration import BrokerKey
 from console.gateway.files import ConfigFile
-from console.gateway.moment import now_ms
 from console.gateway.outgoing import NewMessage
+from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
     from console.gateway.fakes.broker import FakeBroker

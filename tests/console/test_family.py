@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.urls import reverse
 
-from console.audit.models import Entry
-from console.family.client_traces import consumptions, record_of, records_of
-from console.family.clients import Comparison
-from console.family.relatives import Relation
-from console.family.steps import Source, Step
-from console.family.waterfall import positions, waterfall_of
 from console.gateway.answers import Subscription
 from console.gateway.errors import BrokerDownError
-from console.gateway.moment import now_ms
+from console.lib.moment import now_ms
+from console.messages.family.client_traces import consumptions, record_of, records_of
+from console.messages.family.clients import Comparison
+from console.messages.family.relatives import Relation
+from console.messages.family.steps import Source, Step
+from console.messages.family.waterfall import positions, waterfall_of
+from console.people.audit.models import Entry
 
 if TYPE_CHECKING:
     from console.gateway.fakes.broker import FakeBroker
-    from console.gateway.stored import StoredMessage
+    from console.lib.stored import StoredMessage
     from tests.console.conftest import Actors
 
 MOMENT_MS = 1_700_000_000_000

@@ -11,12 +11,12 @@ from django.urls import reverse
 
 from console.accounts.actions import Action
 from console.accounts.models import CustomRole
-from console.audit.models import Entry
-from console.files.models import VERSIONS_KEPT, FileVersion, keep
+from console.broker.files.models import VERSIONS_KEPT, FileVersion, keep
 from console.gateway.access import gateway
 from console.gateway.errors import RequestFailedError
 from console.gateway.fakes.broker import ADDRESS
 from console.gateway.files import ConfigFile
+from console.people.audit.models import Entry
 from tests.console.plans import token_on
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from django.urls import reverse
 
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode, ResponseCode
-from console.audit.models import Entry
 from console.gateway import access
 from console.gateway.remote.brokers import RemoteBrokers
+from console.people.audit.models import Entry
 from tests.console.plans import token_on
 from tests.support.broker_process import BrokerProcess
 from tests.support.patience import PATIENCE_S

@@ -13,16 +13,16 @@ from django.contrib.auth.models import AnonymousUser
 from django.urls import path, reverse
 
 from console.accounts.session_watch import SessionWatch
-from console.flow.consumers import FlowConsumer
-from console.flow.drawing import BAND_MAX, ROW, draw
-from console.flow.hub import VIEWERS_PER_USER_MAX, FlowHub, Viewer
-from console.flow.pages import KEPT_MS, SharedFlow
-from console.flow.reading import NODES_MAX, Flow, Node, Ribbon, flow_of
 from console.gateway.errors import NameServerDownError
-from console.gateway.moment import now_ms
-from console.history.access import history_store
-from console.history.metrics import CONSUMED, LAG, PROGRESS, PUT, TOPIC, Subject, pair
-from console.overview.views import SUMMARY_KEPT_MS
+from console.lib.moment import now_ms
+from console.observe.flow.consumers import FlowConsumer
+from console.observe.flow.drawing import BAND_MAX, ROW, draw
+from console.observe.flow.hub import VIEWERS_PER_USER_MAX, FlowHub, Viewer
+from console.observe.flow.pages import KEPT_MS, SharedFlow
+from console.observe.flow.reading import NODES_MAX, Flow, Node, Ribbon, flow_of
+from console.observe.history.access import history_store
+from console.observe.history.metrics import CONSUMED, LAG, PROGRESS, PUT, TOPIC, Subject, pair
+from console.observe.overview.views import SUMMARY_KEPT_MS
 from tests.console.socket_client import SocketClient
 from tests.support.history_points import keep
 
@@ -208,7 +208,7 @@ def test_ten_viewers_of_the_overview_ask_the_broker_as_often_as_one(
     actors, asked, monkeypatch
 ) -> None:
     now = now_ms()
-    monkeypatch.setattr("console.overview.views.now_ms", lambda: now)
+    monkeypatch.setattr("console.observe.overview.views.now_ms", lambda: now)
     url = reverse("overview:summary")
 
     actors.reader.get(url)
@@ -224,7 +224,7 @@ def test_a_hundred_loads_of_the_overview_ask_the_broker_as_often_as_one(
     actors, asked, monkeypatch
 ) -> None:
     now = now_ms()
-    monkeypatch.setattr("console.overview.views.now_ms", lambda: now)
+    monkeypatch.setattr("console.observe.overview.views.now_ms", lambda: now)
 
     actors.reader.get(reverse("overview:index"))
     once = len(asked)
@@ -233,14 +233,14 @@ def test_a_hundred_loads_of_the_overview_ask_the_broker_as_often_as_one(
         assert actors.reader.get(reverse(name)).status_code == 200
     assert len(asked) == once > 0
 
-    monkeypatch.setattr("console.overview.views.now_ms", lambda: now + SUMMARY_KEPT_MS)
+    monkeypatch.setattr("console.observe.overview.views.now_ms", lambda: now + SUMMARY_KEPT_MS)
     actors.reader.get(reverse("overview:index"))
     assert len(asked) == 2 * once
 
 
 def test_viewers_share_the_fault_of_a_broker_too(actors, brokers, monkeypatch) -> None:
     now = now_ms()
-    monkeypatch.setattr("console.overview.views.now_ms", lambda: now)
+    monkeypatch.setattr("console.observe.overview.views.now_ms", lambda: now)
     brokers.fails = NameServerDownError(["127.0.0.1:9876"], "refused")
     url = reverse("overview:summary")
 

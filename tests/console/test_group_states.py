@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from django.urls import reverse
 
-from console.gateway.moment import now_ms
-from console.groups.states import OF_RULE, Reading, group_states
-from console.history.access import history_store
-from console.history.database import HistoryError
-from console.history.reading import Spark
-from console.verdicts.judge import HELD_MS, VERDICTS, Verdict, Verdicts
-from console.verdicts.rules import BY_NAME
+from console.broker.groups.states import OF_RULE, Reading, group_states
+from console.lib.moment import now_ms
+from console.observe.history.access import history_store
+from console.observe.history.database import HistoryError
+from console.observe.history.reading import Spark
+from console.observe.verdicts.judge import HELD_MS, VERDICTS, Verdict, Verdicts
+from console.observe.verdicts.rules import BY_NAME
 
 pytestmark = pytest.mark.django_db
 
@@ -131,7 +131,7 @@ def test_a_history_that_cannot_be_read_leaves_the_state_unknown(monkeypatch, act
     def unreadable(_store):
         raise HistoryError("the disk fails")
 
-    monkeypatch.setattr("console.groups.states.verdicts_of", unreadable)
+    monkeypatch.setattr("console.broker.groups.states.verdicts_of", unreadable)
 
     assert set(shown(actors).values()) == {"unknown"}
 

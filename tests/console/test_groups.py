@@ -6,7 +6,7 @@ import pytest
 from django.urls import reverse
 
 from broker_core.protocol import java_json
-from console.audit.models import Entry
+from console.broker.groups.progress import with_unread
 from console.gateway.answers import (
     ConsumeProgress,
     Member,
@@ -18,7 +18,7 @@ from console.gateway.errors import GatewayError
 from console.gateway.fakes.groups import FakeGroups
 from console.gateway.requests.running import read
 from console.gateway.running import RunningInfo, RunningQueue, RunningTopic
-from console.groups.progress import with_unread
+from console.people.audit.models import Entry
 from tests.console.plans import applied
 
 pytestmark = pytest.mark.django_db

@@ -18,9 +18,9 @@ from console.accounts.rights import (
 )
 from console.gateway import ports
 from console.gateway.access import gateway
-from console.gateway.answers import BrokerQueue, TopicConfig
+from console.gateway.answers import TopicConfig
 from console.gateway.guarding import FREE, RULES
-from console.gateway.stored import Wanted
+from console.lib.stored import BrokerQueue, Wanted
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("brokers")]
 

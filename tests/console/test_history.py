@@ -12,21 +12,21 @@ import pytest
 from django.urls import reverse, reverse_lazy
 from django.utils import translation
 
-from console.alerts.models import Alert, Rule
-from console.audit.models import Entry
 from console.gateway.errors import BrokerDownError, NameServerDownError
 from console.gateway.fakes.broker import ADDRESS
-from console.gateway.moment import now_ms
-from console.history import metrics
-from console.history.access import history_store
-from console.history.metrics import Subject
-from console.history.places import place_of
-from console.history.reading import Mark
-from console.history.status import STATUS, Status
-from console.history.store import Event
-from console.history.views import words
-from console.marks.setting import set_mark
-from console.overview.sparks import sparks_now
+from console.lib.moment import now_ms
+from console.observe.alerts.models import Alert, Rule
+from console.observe.history import metrics
+from console.observe.history.access import history_store
+from console.observe.history.metrics import Subject
+from console.observe.history.places import place_of
+from console.observe.history.reading import Mark
+from console.observe.history.status import STATUS, Status
+from console.observe.history.store import Event
+from console.observe.history.views import words
+from console.observe.marks.setting import set_mark
+from console.observe.overview.sparks import sparks_now
+from console.people.audit.models import Entry
 from tests.support.history_points import STEP_MS, keep, layout_of
 
 if TYPE_CHECKING:

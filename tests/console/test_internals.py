@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.brokers.internals_display import histogram_of
+from console.broker.brokers.internals_display import histogram_of
 from console.gateway.errors import RequestFailedError
 from console.gateway.fakes.cluster import quiet
 from console.gateway.internals import Internals, Quarantined, decoded

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.audit.models import Entry
-from console.configs.models import Label
+from console.broker.configs.models import Label
+from console.people.audit.models import Entry
 
 if TYPE_CHECKING:
     from console.gateway.fakes.broker import FakeBroker

@@ -8,8 +8,8 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
-from console.gateway.moment import now_ms
-from console.lake.views import troubles
+from console.data.lake.views import troubles
+from console.lib.moment import now_ms
 from tests.analytics.lake.lakes import Lake
 from tests.analytics.store_builder import StoreBuilder
 

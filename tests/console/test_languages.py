@@ -11,9 +11,9 @@ from django.urls import reverse
 from django.utils import translation
 
 from console import catalogues
-from console.alerts.models import Channel, Message
-from console.alerts.result_delivery import queue_result
-from console.preferences.models import Preferences
+from console.observe.alerts.models import Channel, Message
+from console.observe.alerts.result_delivery import queue_result
+from console.people.preferences.models import Preferences
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LOG = """
 import logging
-for name in ("console.groups", "django.server", "celery.task", "celery.beat", "uvicorn.error"):
+for name in ("console.celery", "django.server", "celery.task", "celery.beat", "uvicorn.error"):
     logging.getLogger(name).error("group=%s", "a\\nforged\\x1b[2J")
     try:
         raise ValueError("b\\nforged\\x1b[2J")

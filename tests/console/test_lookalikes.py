@@ -126,7 +126,7 @@ def test_every_way_to_an_account_asks_for_its_name() -> None:
     """Every code path that creates an account rejects names that look like others."""
     making = re.compile(r"create_user\(|create_superuser\(|get_user_model\(\)\(username=")
     asking = {
-        path.relative_to(ROOT / "console" / "accounts").as_posix(): path.read_text()
+        path.relative_to(ROOT / "console" / "people" / "accounts").as_posix(): path.read_text()
         for path in sorted((ROOT / "console").rglob("*.py"))
         if making.search(path.read_text())
     }

@@ -13,10 +13,10 @@ from console.gateway.access import gateway
 from console.gateway.answers import Member
 from console.gateway.connections import Producer
 from console.gateway.fakes.broker import BROKER_NAME, FakeBroker
-from console.gateway.moment import now_ms
-from console.history.access import history_store
-from console.history.metrics import GROUP, LAG, PROGRESS, PUT, TOPIC, Metric, Subject, pair
-from console.overview.views import shared_summary
+from console.lib.moment import now_ms
+from console.observe.history.access import history_store
+from console.observe.history.metrics import GROUP, LAG, PROGRESS, PUT, TOPIC, Metric, Subject, pair
+from console.observe.overview.views import shared_summary
 from tests.support.history_points import STEP_MS, keep
 from tests.support.large_cluster import (
     CONNECTIONS,

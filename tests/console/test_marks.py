@@ -9,10 +9,10 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from console.audit.models import Entry
-from console.gateway.moment import now_ms
-from console.marks import setting
-from console.marks.models import TEXT_CHARACTERS_MAX, Mark, Token
+from console.lib.moment import now_ms
+from console.observe.marks import setting
+from console.observe.marks.models import TEXT_CHARACTERS_MAX, Mark, Token
+from console.people.audit.models import Entry
 
 if TYPE_CHECKING:
     from typing import Any

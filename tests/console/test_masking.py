@@ -12,11 +12,11 @@ from django.urls import reverse
 from analytics.lake.masks import Mask, add_hiding, masked_columns
 from console.accounts.actions import Action
 from console.accounts.models import CustomRole
-from console.audit.models import Entry
 from console.gateway.access import gateway
-from console.gateway.answers import BrokerQueue
-from console.masking.engine import MASK, mask
-from console.masking.models import MaskingRule
+from console.lib.stored import BrokerQueue
+from console.people.audit.models import Entry
+from console.people.masking.engine import MASK, mask
+from console.people.masking.models import MaskingRule
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("brokers")]
 

@@ -20,13 +20,13 @@ from django.urls import reverse
 from broker_core.message import names
 from console.accounts.scopes import every_scope
 from console.api.operations import OPERATIONS
-from console.browse.columns import COLUMNS
-from console.browse.content import Filter
-from console.dead_letters.selection import Selection
 from console.gateway.answers import Subscription
-from console.masking.models import MaskingRule
-from console.tracing.filters import FIELDS
-from console.tracing.recorder_views import WORDS
+from console.lib.content import Filter
+from console.messages.browse.columns import COLUMNS
+from console.messages.dead_letters.selection import Selection
+from console.messages.tracing.filters import FIELDS
+from console.messages.tracing.recorder_views import WORDS
+from console.people.masking.models import MaskingRule
 from tests.console import test_audit_coverage
 from tests.console.api.conftest import Program
 from tests.console.test_addresses import ALL, url_of

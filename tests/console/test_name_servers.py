@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from console.audit.models import Entry
 from console.gateway.answers import TopicConfig
 from console.gateway.errors import NameServerDownError
 from console.gateway.fakes.naming import FakeNaming
 from console.gateway.naming import NameServerView, RouteQueues
+from console.people.audit.models import Entry
 from tests.console.api.conftest import Program
 from tests.console.plans import token_on
 

@@ -10,14 +10,15 @@ from django.core import signing
 from django.urls import reverse
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from console.audit.models import Entry
-from console.gateway.answers import BrokerQueue, Member, TopicQueue
+from console.broker.offsets.plan import Mode, PlanError, ResetRequest, make_plan
+from console.broker.offsets.reset_progress import QueueFollowing
+from console.gateway.answers import Member, TopicQueue
 from console.gateway.fakes.broker import BROKER_NAME, FakeBroker, FakeQueue
 from console.gateway.fakes.groups import FakeGroups
 from console.gateway.fakes.offsets import FakeOffsets
 from console.gateway.fakes.topics import FakeTopics
-from console.offsets.plan import Mode, PlanError, ResetRequest, make_plan
-from console.offsets.reset_progress import QueueFollowing
+from console.lib.stored import BrokerQueue
+from console.people.audit.models import Entry
 
 pytestmark = pytest.mark.django_db
 
@@ -187,7 +188,7 @@ def test_a_member_that_was_seen_to_follow_has_followed_when_it_has_read_all_agai
     subject.offsets["billing", "Orders", 0] = 13
 
     assert "waiting for 1 queue" in actors.reader.get(watching).text
-    monkeypatch.setattr("console.offsets.reset_progress.FOLLOWED_MS_MAX", -1)
+    monkeypatch.setattr("console.broker.offsets.reset_progress.FOLLOWED_MS_MAX", -1)
     later = actors.reader.get(watching).text
 
     assert "1 queue is past its old offset" in later

@@ -14,9 +14,9 @@ from joserfc.jwk import OctKey, RSAKey
 
 from console.accounts.models import CustomRole, Identity
 from console.accounts.roles import Role, role_of
-from console.audit.models import Entry
 from console.env import Environment
-from console.gateway.moment import now_ms
+from console.lib.moment import now_ms
+from console.people.audit.models import Entry
 from tests.support import oidc_provider
 from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET
 

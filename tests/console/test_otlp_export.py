@@ -11,9 +11,9 @@ from django.core.exceptions import ImproperlyConfigured
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from console.env import Environment
-from console.tracing import lifespan
-from console.tracing.export import SPANS_MAX, Collector, OtlpExport, span_of
-from console.tracing.lifespan import Lifespan, export_to_collector
+from console.messages.tracing import lifespan
+from console.messages.tracing.export import SPANS_MAX, Collector, OtlpExport, span_of
+from console.messages.tracing.lifespan import Lifespan, export_to_collector
 from tests.console.tracing_fakes import TracedBroker, an_event
 from tests.support.http_sink import HttpSink, http_sink
 from tests.support.ports import free_port
@@ -156,8 +156,8 @@ async def test_a_collector_that_is_away_costs_a_bounded_queue_and_one_sentence(
     brokers = TracedBroker()
     bridge = brokers.bridge(batch_every_s=0)
     endpoint = f"http://127.0.0.1:{free_port()}/v1/traces"
-    monkeypatch.setattr("console.tracing.export.ANSWER_SECONDS", 0.2)
-    monkeypatch.setattr("console.tracing.export.LAST_SECONDS", 0.2)
+    monkeypatch.setattr("console.messages.tracing.export.ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("console.messages.tracing.export.LAST_SECONDS", 0.2)
     export = OtlpExport(bridge, Collector(endpoint, {}, None, 1))
     export.start()
     await brokers.until_watched()

@@ -10,16 +10,16 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import escape
 
-from console.audit.models import Entry
 from console.demo.process import DemoState, demo_process
 from console.gateway.answers import BrokerNode, Replication, SlaveLink
 from console.gateway.errors import BrokerDownError, NameServerDownError, UnconfirmedBrokerError
 from console.gateway.known_addresses import known_addresses
-from console.gateway.moment import now_ms
-from console.history.access import history_store
-from console.history.metrics import BROKER, GOT, GROUP, LAG, PUT, Subject
-from console.overview.states import State
-from console.overview.views import shared_summary, summarize_now
+from console.lib.moment import now_ms
+from console.observe.history.access import history_store
+from console.observe.history.metrics import BROKER, GOT, GROUP, LAG, PUT, Subject
+from console.observe.overview.states import State
+from console.observe.overview.views import shared_summary, summarize_now
+from console.people.audit.models import Entry
 from tests.support.history_points import keep
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collector")]

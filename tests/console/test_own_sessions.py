@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from console.accounts.browsers import in_words
 from console.accounts.models import SignedIn
-from console.audit.models import Entry
+from console.people.audit.models import Entry
 from tests.console.conftest import PASSWORD
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from django.core.cache import cache
 from django.urls import reverse
 
 from console.gateway.errors import NameServerDownError
-from console.preferences.models import Place
+from console.people.preferences.models import Place
 
 pytestmark = pytest.mark.django_db
 

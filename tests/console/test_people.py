@@ -17,8 +17,8 @@ from console.accounts.invitations import invite
 from console.accounts.models import CustomRole, Invitation
 from console.accounts.rights import rights_of
 from console.accounts.roles import Role, give_role, role_of
-from console.audit.models import Entry
-from console.sql.models import SavedQuery
+from console.data.sql.models import SavedQuery
+from console.people.audit.models import Entry
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("brokers")]
 

@@ -19,15 +19,15 @@ from analytics.java import require_java
 from analytics.lake.jobs import LakeJobs
 from analytics.lake.writer import ArrowWriter
 from console.celery import INGEST_EVERY_S, app, pipeline_schedule
-from console.gateway.moment import now_ms
-from console.pipeline import news, standby, tasks as pipeline_tasks, worker
-from console.pipeline.queues import ALIVE_KEY, QUEUE, UNACKNOWLEDGED_KEY
-from console.pipeline.session import Session, session
-from console.pipeline.tasks import ingest, maintain
+from console.data.pipeline import news, standby, tasks as pipeline_tasks, worker
+from console.data.pipeline.queues import ALIVE_KEY, QUEUE, UNACKNOWLEDGED_KEY
+from console.data.pipeline.session import Session, session
+from console.data.pipeline.tasks import ingest, maintain
+from console.data.reports import tasks
+from console.data.reports.models import ReportRun, RunState
+from console.data.sql.scheduled import QUERY_TASK
+from console.lib.moment import now_ms
 from console.processes import children_of, start_ticks
-from console.reports import tasks
-from console.reports.models import ReportRun, RunState
-from console.sql.scheduled import QUERY_TASK
 from tests.analytics.lake.lakes import Lake, put_offsets
 from tests.analytics.store_builder import StoreBuilder
 from tests.support.processes import command_of
@@ -174,7 +174,7 @@ def test_a_session_ends_with_whoever_started_it() -> None:
     """A killed worker can't report anything; the end of the pipe does."""
     code = (
         "import django, os, time; django.setup()\n"
-        "from console.pipeline.session import session\n"
+        "from console.data.pipeline.session import session\n"
         f"context = session.job({COMMAND!r}, ['lake', 'maintain'])\n"
         "context.__enter__()\n"
         "print(session.pid, flush=True)\n"
@@ -340,7 +340,7 @@ def test_a_redis_that_is_gone_is_waited_for(
         waited.append(seconds)
         redis.lengths[QUEUE] = 1
 
-    monkeypatch.setattr("console.pipeline.standby.time.sleep", sleep)
+    monkeypatch.setattr("console.data.pipeline.standby.time.sleep", sleep)
     urls = iter(["redis://127.0.0.1:1/0", redis.url])
     real = standby.Redis
     monkeypatch.setattr(standby, "Redis", lambda _: real(next(urls)))
@@ -348,7 +348,9 @@ def test_a_redis_that_is_gone_is_waited_for(
     standby.wait_for_job("redis://ignored", after_work=True)
 
     assert waited == [standby.AGAIN_AFTER_SECONDS]
-    assert "WARNING console.pipeline.worker: pipeline waits for Redis" in capsys.readouterr().err
+    assert (
+        "WARNING console.data.pipeline.worker: pipeline waits for Redis" in capsys.readouterr().err
+    )
 
 
 def test_the_standby_finds_redis_as_the_console_does(tmp_path: Path) -> None:
@@ -363,7 +365,7 @@ def test_the_standby_finds_redis_as_the_console_does(tmp_path: Path) -> None:
 def test_a_pipeline_that_waits_takes_less_than_twenty_megabytes(redis: FakeRedis) -> None:
     environment = {**os.environ, "TREBUCHET_REDIS_URL": redis.url, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
-        [sys.executable, "-m", "console.pipeline.standby"], cwd=ROOT, env=environment
+        [sys.executable, "-m", "console.data.pipeline.standby"], cwd=ROOT, env=environment
     ) as process:
         until(lambda: ["LLEN", QUEUE] in redis.asked, "the standby to ask")
         status = Path(f"/proc/{process.pid}/status").read_text()

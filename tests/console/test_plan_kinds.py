@@ -6,8 +6,8 @@ import pytest
 from django.core import signing
 from django.urls import reverse
 
-from console.audit.models import Entry
-from console.configs.plan import sealed_state, unsealed_state
+from console.broker.configs.plan import sealed_state, unsealed_state
+from console.people.audit.models import Entry
 from tests.console.configured import files_world
 from tests.console.test_addresses import ALL, url_of
 from tests.console.test_audit_coverage import data_of, dead_letters_world

@@ -10,17 +10,17 @@ from django.core import signing
 from django.core.cache import cache
 from django.urls import reverse
 
-from console.audit.models import Entry
-from console.configs.plan import Plan
+from console.broker.configs.plan import Plan
 from console.gateway.access import gateway
 from console.gateway.answers import GroupConfig, Member, TopicConfig
 from console.gateway.errors import RequestFailedError
 from console.gateway.fakes.broker import ADDRESS, BROKER_NAME, FakeBroker
+from console.people.audit.models import Entry
 from tests.console.plans import applied, token_on
 from tests.console.test_topics import new_topic
 
 if TYPE_CHECKING:
-    from console.configs.plan import Line, State
+    from console.broker.configs.plan import Line, State
     from tests.console.conftest import Actors
 
 pytestmark = pytest.mark.django_db

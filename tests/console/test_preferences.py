@@ -11,9 +11,9 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django.asserts import assertHTMLEqual
 
-from console.gateway.moment import now_ms
-from console.preferences.models import PLACES_MAX, Place, Preferences
-from console.preferences.zones import ZoneSelect, zone_named, zone_names
+from console.lib.moment import now_ms
+from console.lib.zones import ZoneSelect, zone_named, zone_names
+from console.people.preferences.models import PLACES_MAX, Place, Preferences
 from console.ui.templatetags import ui
 
 pytestmark = pytest.mark.django_db

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from django.urls import reverse
 
-from console.audit.models import Entry
 from console.gateway.answers import BrokerNode, Replication
+from console.people.audit.models import Entry
 
 if TYPE_CHECKING:
     from console.gateway.fakes.broker import FakeBroker

@@ -14,8 +14,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from console.reports.models import ReportRun, RunState
-from console.sql.subjects import query_of
+from console.data.reports.models import ReportRun, RunState
+from console.data.sql.subjects import query_of
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import Settings

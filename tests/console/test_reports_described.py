@@ -17,8 +17,8 @@ from django.test import Client
 from django.urls import reverse
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
-from console.reports import catalog, health, schedules, tasks
-from console.reports.models import ReportRun, RunState
+from console.data.reports import catalog, health, schedules, tasks
+from console.data.reports.models import ReportRun, RunState
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import Settings
@@ -70,7 +70,7 @@ def finished_run() -> ReportRun:
 
 def test_no_code_or_template_of_the_console_names_a_report() -> None:
     names = re.compile(r"traffic|handovers", re.IGNORECASE)
-    reports = ROOT / "console" / "reports"
+    reports = ROOT / "console" / "data" / "reports"
 
     found = [
         f"{path.relative_to(ROOT)}: {line.strip()}"

@@ -14,10 +14,10 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from console.alerts import fonts, rasters
-from console.reports import catalog, presenting, results
-from console.reports.models import ReportRun, RunState
-from console.reports.presenting import ShownRun, milliseconds_text
+from console.data.reports import catalog, presenting, results
+from console.data.reports.models import ReportRun, RunState
+from console.data.reports.presenting import ShownRun, milliseconds_text
+from console.observe.alerts import fonts, rasters
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import Settings

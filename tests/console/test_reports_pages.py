@@ -18,12 +18,12 @@ from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 from PIL import Image
 
-from console.alerts import pictures
 from console.celery import app, celery_url
-from console.history.access import history_store
-from console.history.metrics import TOPIC, Subject
-from console.reports import health, schedules, tasks, views
-from console.reports.models import ReportRun, RunState
+from console.data.reports import health, schedules, tasks, views
+from console.data.reports.models import ReportRun, RunState
+from console.observe.alerts import pictures
+from console.observe.history.access import history_store
+from console.observe.history.metrics import TOPIC, Subject
 from tests.console import fake_analytics
 
 if TYPE_CHECKING:

@@ -17,10 +17,9 @@ from django.db import OperationalError
 from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
-from console.pipeline.session import GRACE_S, session
-from console.processes import identity, is_running, start_ticks
-from console.reports import catalog, progress, results, runner, schedules, tasks
-from console.reports.models import (
+from console.data.pipeline.session import GRACE_S, session
+from console.data.reports import catalog, progress, results, runner, schedules, tasks
+from console.data.reports.models import (
     LOG_TAIL_CHARS_MAX,
     LOST_AFTER_S,
     LOST_SENTENCE,
@@ -31,6 +30,7 @@ from console.reports.models import (
     ReportRun,
     RunState,
 )
+from console.processes import identity, is_running, start_ticks
 from tests.support.waiting import SECONDS, until
 
 if TYPE_CHECKING:
@@ -451,7 +451,7 @@ def test_a_line_is_an_event_or_log(line: bytes, event: Any) -> None:
 
 def test_a_result_from_before_results_described_themselves_is_brought_along() -> None:
     migration = importlib.import_module(
-        "console.reports.migrations.0003_results_describe_themselves"
+        "console.data.reports.migrations.0003_results_describe_themselves"
     )
     row = {"topic": "a", "minute": "2026-11-21T10:00:00Z", "messages": "5", "bytes": "50"}
     old = {

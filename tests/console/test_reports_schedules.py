@@ -16,11 +16,11 @@ from django.urls import reverse
 from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
-from console.alerts.models import Channel, Message
-from console.alerts.pictures import Line, Words, kept_picture
-from console.reports import health, runner, schedules, tasks
-from console.reports.forms import ScheduleForm
-from console.reports.models import LOST_SENTENCE, QUEUED_SECONDS_MAX, ReportRun, RunState
+from console.data.reports import health, runner, schedules, tasks
+from console.data.reports.forms import ScheduleForm
+from console.data.reports.models import LOST_SENTENCE, QUEUED_SECONDS_MAX, ReportRun, RunState
+from console.observe.alerts.models import Channel, Message
+from console.observe.alerts.pictures import Line, Words, kept_picture
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import Settings

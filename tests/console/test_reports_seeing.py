@@ -14,8 +14,8 @@ from django.utils import timezone
 from console.accounts.models import CustomRole
 from console.accounts.scopes import every_scope
 from console.api.operations import OPERATIONS
-from console.reports import catalog, health, tasks, views
-from console.reports.models import ReportRun, RunState
+from console.data.reports import catalog, health, tasks, views
+from console.data.reports.models import ReportRun, RunState
 from tests.console.api.conftest import Program
 from tests.console.test_addresses import ALL
 
@@ -76,7 +76,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportRun:
     monkeypatch.setattr(views, "parquet_path", lambda pk: tmp_path / f"{pk}.parquet")
     monkeypatch.setattr(tasks.run_report, "apply_async", lambda **_how: None)
     monkeypatch.setattr(
-        "console.reports.catalog.reports",
+        "console.data.reports.catalog.reports",
         lambda: {"keys": catalog.report_of(KEYS)},
     )
     now = timezone.now()
@@ -228,7 +228,7 @@ def test_results_from_before_are_marked(limited, run) -> None:
     for column in old["columns"]:
         column.pop("from_messages_of", None)
     ReportRun.objects.filter(pk=run.pk).update(result={**run.result, "report": old})
-    migration = importlib.import_module("console.reports.migrations.0005_values_from_messages")
+    migration = importlib.import_module("console.data.reports.migrations.0005_values_from_messages")
 
     migration.mark(apps, None)
 

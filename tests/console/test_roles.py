@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from console.accounts.actions import Action
 from console.accounts.models import CustomRole
-from console.audit.models import Entry
+from console.people.audit.models import Entry
 from tests.console import test_audit_coverage
 from tests.console.test_addresses import ALL, BY_TOKEN, PUBLIC, SIGNED, url_of
 from tests.console.test_audit_coverage import data_of

@@ -17,18 +17,18 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
-from console.alerts.models import Alert, Channel, Message, Rule
-from console.gateway.moment import now_ms
-from console.history import metrics
-from console.history.access import history_store
-from console.history.database import HistoryError
-from console.history.metrics import Subject
-from console.history.status import STATUS, Status
-from console.lake.status import LakeStatus
-from console.reports.models import ReportRun, RunState
-from console.scraping import access, page, services, views
-from console.scraping.services import EVERY_MS, STALE_MS, Cached, Services
-from console.verdicts.judge import VERDICTS, Verdict, Verdicts
+from console.data.lake.status import LakeStatus
+from console.data.reports.models import ReportRun, RunState
+from console.lib.moment import now_ms
+from console.observe.alerts.models import Alert, Channel, Message, Rule
+from console.observe.history import metrics
+from console.observe.history.access import history_store
+from console.observe.history.database import HistoryError
+from console.observe.history.metrics import Subject
+from console.observe.history.status import STATUS, Status
+from console.observe.scraping import access, page, services, views
+from console.observe.scraping.services import EVERY_MS, STALE_MS, Cached, Services
+from console.observe.verdicts.judge import VERDICTS, Verdict, Verdicts
 from tests.support.history_points import keep
 
 if TYPE_CHECKING:

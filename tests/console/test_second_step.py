@@ -17,7 +17,7 @@ from console.accounts import second_step, throttle
 from console.accounts.models import RecoveryCode
 from console.accounts.second_step import OFFERED_KEY, PENDING_MS
 from console.accounts.sessions import account_of
-from console.audit.models import Entry
+from console.people.audit.models import Entry
 from tests.console.conftest import PASSWORD
 from tests.support.sources import ROOT
 

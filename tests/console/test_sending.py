@@ -7,15 +7,15 @@ import base64
 import pytest
 from django.urls import reverse
 
-from console.audit.models import Entry
 from console.gateway.answers import Member, TopicQueue
 from console.gateway.errors import BrokerDownError
 from console.gateway.fakes.sending import FakeSending
-from console.gateway.moment import now_ms
 from console.gateway.outgoing import Sending
-from console.sending.forms import chosen
-from console.sending.models import HalfMessage, LastSent
-from console.sending.template import filled
+from console.lib.moment import now_ms
+from console.messages.sending.forms import chosen
+from console.messages.sending.models import HalfMessage, LastSent
+from console.messages.sending.template import filled
+from console.people.audit.models import Entry
 
 pytestmark = pytest.mark.django_db
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.tracing.consumers import CLOSE_SIGNED_OUT
+from console.messages.tracing.consumers import CLOSE_SIGNED_OUT
 from tests.support.appliance import Visitor
 from tests.support.waiting import until
 from tests.support.web_process import WebProcess, read_to_end

@@ -17,7 +17,7 @@ from django.utils import timezone
 from console.accounts import devices, throttle
 from console.accounts.hashing import BusyError, UnknownBrowserQueue
 from console.accounts.models import FailedSignIn
-from console.accounts.networks import UNKNOWN, network_of, site_of
+from console.lib.networks import UNKNOWN, network_of, site_of
 
 pytestmark = pytest.mark.django_db
 

@@ -14,16 +14,16 @@ from django.contrib.auth.models import Group
 from django.core.management import call_command
 from django.urls import reverse
 
-from console.audit.models import Entry
-from console.masking.models import MaskingRule
-from console.sql import charts, views
-from console.sql.desk import Desk, DeskError, tables
-from console.sql.models import QueryRun, SavedQuery
-from console.sql.notifications import result_of
-from console.sql.rights import RightError, checked, covers, give, may_query, take, topics_of
-from console.sql.runs import Column, new_run, run_of
-from console.sql.scheduled import perform
-from console.sql.values import shown
+from console.data.sql import charts, views
+from console.data.sql.desk import Desk, DeskError, tables
+from console.data.sql.models import QueryRun, SavedQuery
+from console.data.sql.notifications import result_of
+from console.data.sql.rights import RightError, checked, covers, give, may_query, take, topics_of
+from console.data.sql.runs import Column, new_run, run_of
+from console.data.sql.scheduled import perform
+from console.data.sql.values import shown
+from console.people.audit.models import Entry
+from console.people.masking.models import MaskingRule
 from tests.analytics.lake.lakes import Lake
 from tests.analytics.store_builder import StoreBuilder
 from tests.console.api.conftest import Program

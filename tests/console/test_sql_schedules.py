@@ -16,15 +16,15 @@ from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 from kombu.exceptions import OperationalError
 
-from console.alerts.models import Alert, Message, Rule
-from console.alerts.preview import preview
-from console.gateway.moment import now_ms
-from console.history.access import history_store
-from console.reports import schedules
-from console.sql import runs, scheduled, tasks
-from console.sql.models import RUN_MS_MAX, QueryRun, SavedQuery
-from console.sql.runs import new_run, run_of
-from tests.console.alerts.support import FIRST_MS, Rounds, channel, said
+from console.data.reports import schedules
+from console.data.sql import runs, scheduled, tasks
+from console.data.sql.models import RUN_MS_MAX, QueryRun, SavedQuery
+from console.data.sql.runs import new_run, run_of
+from console.lib.moment import now_ms
+from console.observe.alerts.models import Alert, Message, Rule
+from console.observe.alerts.preview import preview
+from console.observe.history.access import history_store
+from tests.console.observe.alerts.support import FIRST_MS, Rounds, channel, said
 
 pytestmark = pytest.mark.django_db
 
@@ -237,7 +237,7 @@ def test_what_was_lost_with_its_worker_runs_again_once_and_tells_the_same_channe
     )
     clock = {"now": MORNING + timedelta(milliseconds=RUN_MS_MAX)}
     monkeypatch.setattr(timezone, "now", lambda: clock["now"])
-    monkeypatch.setattr("console.sql.models.now_ms", lambda: clock["now"].timestamp() * 1_000)
+    monkeypatch.setattr("console.data.sql.models.now_ms", lambda: clock["now"].timestamp() * 1_000)
 
     tasks.look_for_lost()
     assert queued == [], "it may still be at work"

@@ -12,9 +12,9 @@ from django.urls import reverse
 
 from console.gateway.fakes.groups import FakeGroups
 from console.gateway.fakes.topics import FakeTopics
-from console.gateway.moment import now_ms
-from console.history.access import history_store
-from console.history.metrics import GROUP, LAG, LAG_AGE, MEMBERS, PROGRESS, Subject, pair
+from console.lib.moment import now_ms
+from console.observe.history.access import history_store
+from console.observe.history.metrics import GROUP, LAG, LAG_AGE, MEMBERS, PROGRESS, Subject, pair
 from tests.support.history_points import keep
 
 pytestmark = pytest.mark.django_db

@@ -8,11 +8,11 @@ import pytest
 from django.test import RequestFactory
 from django.urls import reverse
 
-from console.gateway.moment import now_ms
-from console.history.access import history_store
-from console.history.database import HistoryError
-from console.history.metrics import LAG, PROGRESS, PUT, TOPIC, Subject, pair
-from console.ui.tables import Column, Table
+from console.lib.moment import now_ms
+from console.lib.tables import Column, Table
+from console.observe.history.access import history_store
+from console.observe.history.database import HistoryError
+from console.observe.history.metrics import LAG, PROGRESS, PUT, TOPIC, Subject, pair
 from tests.console.plans import applied
 from tests.support.history_points import keep
 

@@ -10,17 +10,18 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
-from console.audit.models import Entry
-from console.audit.undo import undo_address
+from console.broker.topics.rates import queue_rates
+from console.broker.topics.retention import QUEUES_ASKED_MAX, oldest_of
 from console.gateway.access import gateway
-from console.gateway.answers import BrokerQueue, QueueStatus, TopicConfig, TopicQueue
+from console.gateway.answers import QueueStatus, TopicConfig, TopicQueue
 from console.gateway.errors import BrokerDownError, RequestFailedError
 from console.gateway.fakes.topics import FakeTopics
-from console.gateway.moment import now_ms
-from console.history.access import history_store
-from console.history.metrics import PUT, TOPIC, Column, Subject
-from console.topics.rates import queue_rates
-from console.topics.retention import QUEUES_ASKED_MAX, oldest_of
+from console.lib.moment import now_ms
+from console.lib.stored import BrokerQueue
+from console.observe.history.access import history_store
+from console.observe.history.metrics import PUT, TOPIC, Column, Subject
+from console.people.audit.models import Entry
+from console.people.audit.undo import undo_address
 from tests.console.plans import applied, token_on
 from tests.support.history_points import layout_of
 

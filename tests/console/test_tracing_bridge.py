@@ -16,8 +16,8 @@ from console.accounts.rights import Patterns, Rights
 from console.gateway.answers import WatchFilter, WatchPlace
 from console.gateway.errors import BrokerDownError, NameServerDownError, RequestFailedError
 from console.gateway.fakes.cluster import FakeCluster
-from console.tracing import bridge as bridge_module
-from console.tracing.bridge import (
+from console.messages.tracing import bridge as bridge_module
+from console.messages.tracing.bridge import (
     BATCH_EVENTS_MAX,
     QUEUE_EVENTS_MAX,
     VIEWERS_PER_USER_MAX,
@@ -25,7 +25,7 @@ from console.tracing.bridge import (
     TraceBridge,
     Viewer,
 )
-from console.tracing.filters import FilterError, parse_filter
+from console.messages.tracing.filters import FilterError, parse_filter
 from tests.console.tracing_fakes import TracedBroker, an_event
 from tests.support.clock import ManualClock
 

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from console.gateway.connections import Producer
 from console.gateway.errors import BrokerDownError
-from console.tracing.views import line_of
+from console.messages.tracing.views import line_of
 
 if TYPE_CHECKING:
     from console.gateway.fakes.broker import FakeBroker

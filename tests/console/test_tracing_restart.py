@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from console.gateway.answers import MessageQueue, OutgoingMessage
 from console.gateway.remote.brokers import RemoteBrokers
 from console.gateway.remote.gateway import gateway_to
-from console.tracing.bridge import TraceBridge, Viewer
+from console.messages.tracing.bridge import TraceBridge, Viewer
 
 if TYPE_CHECKING:
     from tests.support.broker_process import BrokerProcess

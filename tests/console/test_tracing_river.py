@@ -11,7 +11,7 @@ from django.contrib.staticfiles import finders
 from django.urls import reverse
 from playwright.sync_api import expect, sync_playwright
 
-from console.tracing.bridge import Viewer
+from console.messages.tracing.bridge import Viewer
 from tests.console.tracing_fakes import an_event
 
 if TYPE_CHECKING:

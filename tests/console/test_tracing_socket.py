@@ -20,9 +20,8 @@ from uvicorn.protocols.utils import ClientDisconnected
 from console.accounts.models import CustomRole
 from console.accounts.roles import Role, give_role
 from console.accounts.session_watch import SessionWatch
-from console.masking.models import MaskingRule
-from console.tracing.bridge import VIEWERS_PER_USER_MAX, TraceBridge, Viewer
-from console.tracing.consumers import (
+from console.messages.tracing.bridge import VIEWERS_PER_USER_MAX, TraceBridge, Viewer
+from console.messages.tracing.consumers import (
     CLOSE_FAILED,
     CLOSE_SIGNED_OUT,
     CLOSE_TOO_BIG,
@@ -31,7 +30,8 @@ from console.tracing.consumers import (
     TraceConsumer,
     closing_on_failure,
 )
-from console.tracing.sessions import session_watch
+from console.messages.tracing.sessions import session_watch
+from console.people.masking.models import MaskingRule
 from tests.console.socket_client import SocketClient
 from tests.console.tracing_fakes import TracedBroker, an_event
 from tests.support.patience import PATIENCE_S

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.audit.models import Entry
 from console.gateway.access import gateway
 from console.gateway.answers import MessageQueue
 from console.gateway.outgoing import NewMessage
+from console.people.audit.models import Entry
 
 if TYPE_CHECKING:
     from console.gateway.fakes.broker import FakeBroker

@@ -12,7 +12,7 @@ LOAD = """
 import sys
 from console.celery import app
 app.loader.import_default_modules()
-assert "console.reports.tasks" in sys.modules
+assert "console.data.reports.tasks" in sys.modules
 print(*sorted(name for name in sys.modules if name.endswith((".views", ".urls"))))
 """
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from console.gateway.fakes.broker import FakeBroker
 from console.gateway.fakes.cluster import FakeCluster
 from console.gateway.fakes.watch import FakeWatches
-from console.tracing.bridge import TraceBridge
+from console.messages.tracing.bridge import TraceBridge
 
 if TYPE_CHECKING:
     from collections.abc import Callable

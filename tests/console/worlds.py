@@ -11,12 +11,12 @@ from django_otp.oath import TOTP
 from django_otp.plugins.otp_totp.models import TOTPDevice
 
 from console.accounts.second_step import OFFERED_KEY
-from console.broker_accounts.changing import values_of
+from console.broker.broker_accounts.changing import values_of
+from console.data.sql.desk import Desk
+from console.data.sql.models import SavedQuery
+from console.data.sql.runs import ROWS, Column, Outcome, new_run
 from console.gateway.accounts import BrokerAccess, BrokerAccount
 from console.gateway.fakes.broker import ADDRESS
-from console.sql.desk import Desk
-from console.sql.models import SavedQuery
-from console.sql.runs import ROWS, Column, Outcome, new_run
 from tests.console.conftest import PASSWORD
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def sql_world(account, settings, monkeypatch, tmp_path) -> dict[str, str]:
     """Create a result and a saved query; queries start no process."""
     settings.TREBUCHET_DATA, settings.TREBUCHET_LAKE = tmp_path, str(tmp_path / "lake")
     monkeypatch.setattr(Desk, "start", lambda _desk, _run: None)
-    monkeypatch.setattr("console.sql.views.tables", lambda: {"tables": []})
+    monkeypatch.setattr("console.data.sql.views.tables", lambda: {"tables": []})
     run = new_run("SELECT 1", "UTC", account.pk, account.username, None)
     run.make()
     (run.directory / ROWS).write_bytes(b"[1]\n")

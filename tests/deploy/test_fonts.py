@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.alerts import fonts as known
+from console.observe.alerts import fonts as known
 from deploy.machine import fonts, system_packages
 
 if TYPE_CHECKING:

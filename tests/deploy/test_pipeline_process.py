@@ -13,8 +13,8 @@ import pytest
 from celery import Celery
 
 from analytics.java import require_java
-from console.pipeline.news import INGEST
-from console.pipeline.queues import QUEUE
+from console.data.pipeline.news import INGEST
+from console.data.pipeline.queues import QUEUE
 from console.processes import children_of
 from deploy.brokers import broker_file, cluster
 from deploy.machine import java, redis_server
@@ -179,7 +179,7 @@ class Pipeline:
         subprocess.run(migrate, cwd=ROOT, env=self._environment, check=True)
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "console.pipeline.standby"],
+                [sys.executable, "-m", "console.data.pipeline.standby"],
                 cwd=ROOT,
                 env=self._environment,
                 stdout=log,
@@ -205,7 +205,7 @@ class Pipeline:
 
     @property
     def is_standby(self) -> bool:
-        return "console.pipeline.standby" in command_of(self.pid)
+        return "console.data.pipeline.standby" in command_of(self.pid)
 
     def sessions(self) -> list[int]:
         """Return the process with a Spark session, if there is one."""

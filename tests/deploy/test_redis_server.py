@@ -12,7 +12,7 @@ import redis
 from kombu import Connection
 
 from console.celery import app
-from console.reports import tasks
+from console.data.reports import tasks
 from deploy.machine import redis_server
 from tests.support.listeners import listening
 from tests.support.waiting import until

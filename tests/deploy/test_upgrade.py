@@ -47,8 +47,8 @@ LOOK = f"""
 import json
 from django.contrib.auth import authenticate, get_user_model
 from django_celery_beat.models import PeriodicTask
-from console.audit.models import Entry
-from console.history.access import history_store
+from console.people.audit.models import Entry
+from console.observe.history.access import history_store
 print(json.dumps({{
     "accounts": sorted(get_user_model().objects.values_list("username", flat=True)),
     "signs_in": authenticate(username="grace", password="{PASSWORD}") is not None,

@@ -33,7 +33,7 @@ STATE = """
 import json
 from django.contrib.auth import get_user_model
 from django_celery_beat.models import PeriodicTask
-from console.audit.models import Entry
+from console.people.audit.models import Entry
 print(json.dumps({
     "accounts": sorted(get_user_model().objects.values_list("username", flat=True)),
     "schedules": sorted(PeriodicTask.objects.values_list("name", flat=True)),

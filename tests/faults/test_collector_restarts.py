@@ -13,16 +13,16 @@ import msgspec
 import pytest
 
 from broker_core.verify.records import parse
-from console.collector.collector import Collector
 from console.gateway.remote.brokers import RemoteBrokers
 from console.gateway.remote.samples import RemoteSamples
 from console.gateway.sample import decoded
-from console.history import metrics
-from console.history.database import SqliteDatabase
-from console.history.metrics import Column, Subject
-from console.history.status import STATUS, Status
-from console.history.store import HistoryStore
-from console.history.tiers import COARSE, FINE, MIDDLE
+from console.observe.collector.collector import Collector
+from console.observe.history import metrics
+from console.observe.history.database import SqliteDatabase
+from console.observe.history.metrics import Column, Subject
+from console.observe.history.status import STATUS, Status
+from console.observe.history.store import HistoryStore
+from console.observe.history.tiers import COARSE, FINE, MIDDLE
 from tests.support import raw_remoting
 from tests.support.broker_process import ROOT
 from tests.support.collector_samples import START_MS, TestTime

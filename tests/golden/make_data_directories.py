@@ -41,7 +41,7 @@ KEPT = (
 PEOPLE = """
 from django.contrib.auth import get_user_model
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
-from console.audit.models import Entry
+from console.people.audit.models import Entry
 grace = get_user_model().objects.create_user("grace", password="{password}")
 for number in range(20):
     Entry.objects.create(

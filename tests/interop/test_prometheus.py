@@ -14,18 +14,18 @@ import yaml
 from django.utils import timezone
 
 from broker_core.protocol.codes import RequestCode
-from console.alerts.models import Alert, Channel, Message, Preferences, Rule
-from console.collector.collector import Collector, SystemTime
-from console.gateway.moment import now_ms
+from console.data.lake.status import LakeStatus
+from console.data.reports.models import ReportRun, RunState
 from console.gateway.remote.brokers import RemoteBrokers
 from console.gateway.remote.samples import RemoteSamples
-from console.history import metrics
-from console.history.access import history_store
-from console.lake.status import LakeStatus
-from console.reports.models import ReportRun, RunState
-from console.scraping import access, services, views
-from console.scraping.services import Cached, Services
-from console.verdicts.judge import VERDICTS, Verdict, Verdicts
+from console.lib.moment import now_ms
+from console.observe.alerts.models import Alert, Channel, Message, Preferences, Rule
+from console.observe.collector.collector import Collector, SystemTime
+from console.observe.history import metrics
+from console.observe.history.access import history_store
+from console.observe.scraping import access, services, views
+from console.observe.scraping.services import Cached, Services
+from console.observe.verdicts.judge import VERDICTS, Verdict, Verdicts
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
 from tests.support.ports import free_port

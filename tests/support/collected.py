@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.history.database import SqliteDatabase
-from console.history.status import STATUS, Status
-from console.history.store import HistoryStore
+from console.observe.history.database import SqliteDatabase
+from console.observe.history.status import STATUS, Status
+from console.observe.history.store import HistoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path

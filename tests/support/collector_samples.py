@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from console.collector.figures import Figures
-from console.collector.reading import Reading
-from console.collector.sampler import Moment
 from console.gateway.answers import BrokerNode
 from console.gateway.sample import (
     BrokerSample,
@@ -16,9 +13,12 @@ from console.gateway.sample import (
     decoded,
     encoded,
 )
-from console.history.latency import BOUNDS_MS
-from console.history.metrics import Column, Metric, Subject
-from console.history.points import MISSING
+from console.observe.collector.figures import Figures
+from console.observe.collector.reading import Reading
+from console.observe.collector.sampler import Moment
+from console.observe.history.latency import BOUNDS_MS
+from console.observe.history.metrics import Column, Metric, Subject
+from console.observe.history.points import MISSING
 
 if TYPE_CHECKING:
     import threading

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from console.history import store as stores
-from console.history.metrics import Column, Metric, Subject
-from console.history.points import MISSING
+from console.observe.history import store as stores
+from console.observe.history.metrics import Column, Metric, Subject
+from console.observe.history.points import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from console.history.store import HistoryStore, Layout
+    from console.observe.history.store import HistoryStore, Layout
 
     Rows = Mapping[tuple[Subject, Metric], Sequence[int | None]]
 

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from joserfc import jwt
 
-from console.gateway.moment import now_ms
+from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,7 +18,7 @@ from analytics.progress import ProgressLines
 from analytics.reports.catalog import REPORTS
 from analytics.request import Request
 from analytics.run import ReportRun as Making
-from console.reports.models import ReportRun, RunState
+from console.data.reports.models import ReportRun, RunState
 from tests.support import sample_files
 from tests.support.sample_files import HOUR, Line, put
 

@@ -7,16 +7,16 @@ from django.contrib.auth import get_user_model
 from console.accounts.invitations import invite
 from console.accounts.models import CustomRole
 from console.accounts.roles import Role
-from console.alerts.links import silence_token
-from console.alerts.models import Alert, Channel, Rule, Silence, Window
 from console.api.tokens import new_token
-from console.dead_letters.models import Item, Outcome, Run, State
-from console.files.models import keep
+from console.broker.files.models import keep
+from console.data.sql.models import SavedQuery
 from console.gateway.files import ConfigFile
-from console.gateway.moment import now_ms
-from console.marks.models import Mark, Token
-from console.masking.models import MaskingRule
-from console.sql.models import SavedQuery
+from console.lib.moment import now_ms
+from console.messages.dead_letters.models import Item, Outcome, Run, State
+from console.observe.alerts.links import silence_token
+from console.observe.alerts.models import Alert, Channel, Rule, Silence, Window
+from console.observe.marks.models import Mark, Token
+from console.people.masking.models import MaskingRule
 
 
 def make() -> dict[str, int | str]:

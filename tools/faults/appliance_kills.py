@@ -22,9 +22,9 @@ from urllib.error import HTTPError
 
 import msgspec
 
-from console.history.database import SqliteDatabase
-from console.history.status import STATUS, Status
-from console.history.store import HistoryStore
+from console.observe.history.database import SqliteDatabase
+from console.observe.history.status import STATUS, Status
+from console.observe.history.store import HistoryStore
 from deploy.machine import java, redis_server
 from tests.support.appliance import Appliance, Visitor
 from tests.support.ports import accepts
@@ -58,7 +58,7 @@ READY_WORDS = {
 WORKING = ("starting", "running", "writing")
 MAKE_SCHEDULE = """
 import json
-from console.reports import schedules
+from console.data.reports import schedules
 from django_celery_beat.models import PeriodicTask
 schedule = PeriodicTask(
     name="each minute",

@@ -60,7 +60,7 @@ SENT = "schedule sent schedule="
 MAKE_SCHEDULES = """
 import json
 from datetime import timedelta
-from console.reports import schedules
+from console.data.reports import schedules
 from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 schedule = PeriodicTask(

@@ -24,7 +24,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from broker_core.clock import SystemClock
-from console.alerts import fonts
+from console.observe.alerts import fonts
 from tests.support import raw_remoting
 from tests.support.appliance import Appliance, Visitor
 from tests.support.chromium import ARGUMENTS, sign_in

@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 
-from console.alerts.models import Channel, Rule
 from console.demo.traffic import CONSUMER_GROUP
-from console.gateway.moment import now_ms
-from console.marks.models import Mark
+from console.lib.moment import now_ms
+from console.observe.alerts.models import Channel, Rule
+from console.observe.marks.models import Mark
 
 BROKER_NAME, TOPIC, QUEUE_ID = "broker-a", "orders", 2
 BACK = 40

@@ -11,23 +11,6 @@ from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext as _
 from ninja import Schema
 
-from console.alerts import channel_views, rule_views, views, window_views
-from console.alerts.forms import ChannelForm, PreferencesForm, RuleForm, WindowForm
-from console.alerts.models import (
-    CHANNELS_MAX,
-    RULES_MAX,
-    WINDOWS_MAX,
-    Alert,
-    Channel,
-    Message,
-    Rule,
-    Silence,
-    Window,
-    preferences,
-)
-from console.alerts.preview import preview
-from console.alerts.silencing import MINUTES, MINUTES_DEFAULT, SilenceError, silence
-from console.alerts.wording import words_of
 from console.api.operations import Need, operation
 from console.api.problems import ProblemError
 from console.api.requestbody import json_object, valid_form
@@ -44,8 +27,25 @@ from console.api.schemas import (
     newest,
     plan_of,
 )
-from console.gateway.moment import now_ms
-from console.history.access import history_store
+from console.lib.moment import now_ms
+from console.observe.alerts import channel_views, rule_views, views, window_views
+from console.observe.alerts.forms import ChannelForm, PreferencesForm, RuleForm, WindowForm
+from console.observe.alerts.models import (
+    CHANNELS_MAX,
+    RULES_MAX,
+    WINDOWS_MAX,
+    Alert,
+    Channel,
+    Message,
+    Rule,
+    Silence,
+    Window,
+    preferences,
+)
+from console.observe.alerts.preview import preview
+from console.observe.alerts.silencing import MINUTES, MINUTES_DEFAULT, SilenceError, silence
+from console.observe.alerts.wording import words_of
+from console.observe.history.access import history_store
 
 
 class AlertOut(Schema):

@@ -32,14 +32,14 @@ from console.api.v1.configuring import Accept
 from console.api.v1.files import undo_file_change
 from console.api.v1.naming import undo_entry_change, undo_write_permission
 from console.api.v1.offsets import undo_reset
-from console.audit.models import Entry
-from console.audit.views import narrowed
-from console.broker_accounts.changing import UNDONE as ACCOUNTS_UNDONE
-from console.brokers.kv_changing import UNDONE as KV_UNDONE
-from console.brokers.write_permission import UNDONE as WRITING_UNDONE
-from console.files import planning
-from console.groups.views import PAGES as GROUP_PAGES
-from console.topics.views import PAGES as TOPIC_PAGES
+from console.broker.broker_accounts.changing import UNDONE as ACCOUNTS_UNDONE
+from console.broker.brokers.kv_changing import UNDONE as KV_UNDONE
+from console.broker.brokers.write_permission import UNDONE as WRITING_UNDONE
+from console.broker.files import planning
+from console.broker.groups.views import PAGES as GROUP_PAGES
+from console.broker.topics.views import PAGES as TOPIC_PAGES
+from console.people.audit.models import Entry
+from console.people.audit.views import narrowed
 
 UNDO_SCOPES = {
     "topic": "topics:write",

@@ -16,10 +16,9 @@ from console.api.operations import Need, operation
 from console.api.problems import ProblemError, of_form
 from console.api.requestbody import json_object, schema_of, valid_form
 from console.api.schemas import Done, DryRun, PlanOut, Text, plan_of
-from console.audit.models import Entry
-from console.broker_accounts import changing, listed
-from console.broker_accounts.forms import AccountForm, QuestionForm, WhiteForm
-from console.broker_accounts.views import (
+from console.broker.broker_accounts import changing, listed
+from console.broker.broker_accounts.forms import AccountForm, QuestionForm, WhiteForm
+from console.broker.broker_accounts.views import (
     danger_of_deletion,
     deletion,
     done_message,
@@ -27,10 +26,11 @@ from console.broker_accounts.views import (
     undoable,
 )
 from console.gateway.accounts import BrokerAccount
+from console.people.audit.models import Entry
 
 if TYPE_CHECKING:
-    from console.broker_accounts.changing import BrokersAccess
-    from console.configs.plan import Plan
+    from console.broker.broker_accounts.changing import BrokersAccess
+    from console.broker.configs.plan import Plan
 
 SECRET_FIELD = "secret_key"
 SECRET_CHARACTERS_MIN, SECRET_CHARACTERS_MAX = 7, 256

@@ -14,8 +14,7 @@ from console.api.operations import Need, operation
 from console.api.problems import ProblemError
 from console.api.requestbody import json_object, valid_form
 from console.api.schemas import Done, DryRun, Number, PlanOut, Text, plan_of
-from console.audit.models import Entry
-from console.brokers.configuration_views import (
+from console.broker.brokers.configuration_views import (
     KIND,
     KeyForm,
     broker_node,
@@ -26,17 +25,18 @@ from console.brokers.configuration_views import (
     state,
     undoing,
 )
-from console.brokers.views import apply_promotion, danger_of, set_of
-from console.configs.plan import Plan
+from console.broker.brokers.views import apply_promotion, danger_of, set_of
+from console.broker.configs.plan import Plan
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerNode, RuntimeInfo
 from console.gateway.errors import GatewayError
-from console.gateway.moment import now_ms
-from console.history.reading import collector_state
-from console.overview.replication import BrokerSet
-from console.overview.views import confirm_broker, current_summary
-from console.verdicts.reading import current_verdicts
-from console.verdicts.words import Shown
+from console.lib.moment import now_ms
+from console.observe.history.reading import collector_state
+from console.observe.overview.replication import BrokerSet
+from console.observe.overview.views import confirm_broker, current_summary
+from console.observe.verdicts.reading import current_verdicts
+from console.observe.verdicts.words import Shown
+from console.people.audit.models import Entry
 
 
 class BrokerOut(Schema):

@@ -13,7 +13,7 @@ from console.accounts.permissions import require
 from console.api.problems import ProblemError
 from console.api.requestbody import valid_form
 from console.api.schemas import Done, PlanOut, plan_of
-from console.configs.pages import (
+from console.broker.configs.pages import (
     PlanRefusedError,
     making,
     on,
@@ -21,7 +21,7 @@ from console.configs.pages import (
     state_of,
     wanted_by,
 )
-from console.configs.plan import Plan, sealed_state, unsealed_state
+from console.broker.configs.plan import Plan, sealed_state, unsealed_state
 from console.gateway.access import gateway
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from django.http import HttpRequest
 
-    from console.configs.pages import ConfigPages, Configured
+    from console.broker.configs.pages import ConfigPages, Configured
     from console.ui.danger import Danger
 
 Accept = Annotated[bool, Field(description="Apply the change despite the plan's `objection`.")]

@@ -31,7 +31,9 @@ from console.api.schemas import (
     plan_of,
 )
 from console.api.v1.messages import MessageOut
-from console.dead_letters.action_views import (
+from console.gateway.access import gateway
+from console.gateway.answers import TopicKind
+from console.messages.dead_letters.action_views import (
     ReplayRefusedError,
     chosen_of,
     danger_of,
@@ -41,13 +43,11 @@ from console.dead_letters.action_views import (
     packed,
     started,
 )
-from console.dead_letters.forms import DiscardForm, ReplayForm
-from console.dead_letters.models import Run, Target, stop_orphaned
-from console.dead_letters.run_views import cancel_run, resume_run, run_or_404 as found_run
-from console.dead_letters.selection import Selection
-from console.dead_letters.views import letters_of, row_of
-from console.gateway.access import gateway
-from console.gateway.answers import TopicKind
+from console.messages.dead_letters.forms import DiscardForm, ReplayForm
+from console.messages.dead_letters.models import Run, Target, stop_orphaned
+from console.messages.dead_letters.run_views import cancel_run, resume_run, run_or_404 as found_run
+from console.messages.dead_letters.selection import Selection
+from console.messages.dead_letters.views import letters_of, row_of
 
 
 class DeadLetterGroupOut(Schema):

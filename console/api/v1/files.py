@@ -27,14 +27,12 @@ from console.api.schemas import (
     newest,
 )
 from console.api.v1.configuring import Accept
-from console.audit.models import Entry
-from console.audit.record import change
-from console.configs.plan import Plan
-from console.files import planning
-from console.files.changing import merge, plan_of, read
-from console.files.models import REASON_CHARACTERS_MAX, FileVersion, keep
-from console.files.rights import require_change
-from console.files.views import (
+from console.broker.configs.plan import Plan
+from console.broker.files import planning
+from console.broker.files.changing import merge, plan_of, read
+from console.broker.files.models import REASON_CHARACTERS_MAX, FileVersion, keep
+from console.broker.files.rights import require_change
+from console.broker.files.views import (
     checked,
     difference,
     file_of,
@@ -45,7 +43,9 @@ from console.files.views import (
 )
 from console.gateway.access import gateway
 from console.gateway.files import ConfigFile
-from console.ui.missing import MissingError
+from console.lib.missing import MissingError
+from console.people.audit.models import Entry
+from console.people.audit.record import change
 
 
 class FileOut(Schema):

@@ -24,18 +24,18 @@ from console.api.schemas import (
 )
 from console.api.v1 import configuring
 from console.api.v1.configuring import Accept, Seen
-from console.configs.pages import state_of
+from console.broker.configs.pages import state_of
+from console.broker.groups.forms import GroupForm
+from console.broker.groups.member_views import get_member
+from console.broker.groups.members import MEMBERS_ASKED_MAX, subscriptions_of
+from console.broker.groups.progress import progress_context
+from console.broker.groups.queue_views import get_place
+from console.broker.groups.states import GroupState, group_states
+from console.broker.groups.views import PAGES, danger_of, get_group, offset_snapshot
 from console.gateway.access import gateway
-from console.gateway.answers import BrokerQueue
 from console.gateway.errors import GatewayError
-from console.gateway.moment import now_ms
-from console.groups.forms import GroupForm
-from console.groups.member_views import get_member
-from console.groups.members import MEMBERS_ASKED_MAX, subscriptions_of
-from console.groups.progress import progress_context
-from console.groups.queue_views import get_place
-from console.groups.states import GroupState, group_states
-from console.groups.views import PAGES, danger_of, get_group, offset_snapshot
+from console.lib.moment import now_ms
+from console.lib.stored import BrokerQueue
 
 
 class GroupConfigOut(Schema):

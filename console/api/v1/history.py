@@ -9,7 +9,7 @@ from pydantic import Field
 
 from console.api.operations import operation
 from console.api.schemas import Text
-from console.history.views import chart_points
+from console.observe.history.views import chart_points
 
 
 @operation(

@@ -14,15 +14,15 @@ from console.api.operations import operation
 from console.api.problems import ProblemError
 from console.api.requestbody import schema_of, valid_form
 from console.api.schemas import Done, PlanOut, Text
-from console.configs import labels
-from console.configs.labels import LabelForm, label_of, values_of
-from console.configs.pages import refuse_system
-from console.groups.views import PAGES as GROUP_PAGES, get_group as found_group
-from console.topics.views import PAGES as TOPIC_PAGES, get_topic as found_topic
+from console.broker.configs import labels
+from console.broker.configs.labels import LabelForm, label_of, values_of
+from console.broker.configs.pages import refuse_system
+from console.broker.groups.views import PAGES as GROUP_PAGES, get_group as found_group
+from console.broker.topics.views import PAGES as TOPIC_PAGES, get_topic as found_topic
 
 if TYPE_CHECKING:
-    from console.audit.models import Entry
-    from console.configs.pages import ConfigPages
+    from console.broker.configs.pages import ConfigPages
+    from console.people.audit.models import Entry
 
 
 class LabelOut(Schema):

@@ -14,12 +14,12 @@ from ninja import Schema
 from console.api.operations import Need, operation
 from console.api.problems import ProblemError
 from console.api.schemas import Limit
-from console.lake.status import status
-from console.sql import right_views, views
-from console.sql.desk import tables
-from console.sql.models import SAVED_MAX, SavedQuery, visible_to
-from console.sql.rights import every_right, topics_of
-from console.sql.runs import Outcome, Run, newest
+from console.data.lake.status import status
+from console.data.sql import right_views, views
+from console.data.sql.desk import tables
+from console.data.sql.models import SAVED_MAX, SavedQuery, visible_to
+from console.data.sql.rights import every_right, topics_of
+from console.data.sql.runs import Outcome, Run, newest
 
 RUNS_SHOWN = 50
 

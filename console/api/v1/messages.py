@@ -17,15 +17,14 @@ from console.api.frame import omit_stored_body
 from console.api.operations import operation
 from console.api.problems import ProblemError
 from console.api.schemas import Cursor, Number, Text, cursor_of, place_of
-from console.browse import lookups, search_views
-from console.browse.distribution import distribution_of
-from console.browse.readers import readers_of
-from console.browse.scanning import Progress, step
-from console.browse.views import stored_at, unmasked_message
-from console.family.views import family_of
 from console.gateway.access import gateway
-from console.gateway.answers import BrokerQueue
-from console.gateway.stored import Place, StoredMessage
+from console.lib.stored import BrokerQueue, Place, StoredMessage
+from console.messages.browse import lookups, search_views
+from console.messages.browse.distribution import distribution_of
+from console.messages.browse.readers import readers_of
+from console.messages.browse.scanning import Progress, step
+from console.messages.browse.views import stored_at, unmasked_message
+from console.messages.family.views import family_of
 
 SEARCH_PAGES = ("browse:search", "browse:scan")
 

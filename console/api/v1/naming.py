@@ -14,13 +14,13 @@ from console.api.problems import ProblemError
 from console.api.requestbody import json_object, valid_form
 from console.api.schemas import Done, DryRun, PlanOut, Text, plan_of
 from console.api.v1.configuring import Accept
-from console.audit.models import Entry
-from console.brokers import kv_changing, write_permission
-from console.brokers.kv_changing import entry_of
-from console.brokers.kv_views import KvForm, danger_of, undoable
-from console.brokers.naming_views import name_server_reports
-from console.configs.plan import Plan
+from console.broker.brokers import kv_changing, write_permission
+from console.broker.brokers.kv_changing import entry_of
+from console.broker.brokers.kv_views import KvForm, danger_of, undoable
+from console.broker.brokers.naming_views import name_server_reports
+from console.broker.configs.plan import Plan
 from console.gateway.naming import ORDER_TOPIC_CONFIG
+from console.people.audit.models import Entry
 
 
 class RegisteredOut(Schema):

@@ -17,11 +17,10 @@ from console.api.operations import operation
 from console.api.problems import ProblemError, of_form
 from console.api.requestbody import json_object, valid_form
 from console.api.schemas import Done, DryRun, Number, PlanOut, plan_of
-from console.gateway.access import gateway
-from console.offsets.forms import ResetForm, SubjectForm
-from console.offsets.plan import Mode, Plan, PlanError, ResetRequest
-from console.offsets.reset_progress import following_of
-from console.offsets.views import (
+from console.broker.offsets.forms import ResetForm, SubjectForm
+from console.broker.offsets.plan import Mode, Plan, PlanError, ResetRequest
+from console.broker.offsets.reset_progress import following_of
+from console.broker.offsets.views import (
     SUBJECT_SEPARATOR,
     carry_out,
     changed_since,
@@ -33,7 +32,8 @@ from console.offsets.views import (
     reset_of,
     subject_context,
 )
-from console.ui.missing import MissingError
+from console.gateway.access import gateway
+from console.lib.missing import MissingError
 
 Group = Annotated[str, Field(min_length=1, max_length=names.GROUP_LENGTH_MAX)]
 Topic = Annotated[str, Field(min_length=1, max_length=names.RETRY_TOPIC_LENGTH_MAX)]

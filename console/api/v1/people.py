@@ -12,13 +12,9 @@ from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext as _
 from ninja import Schema
 
-from console.accounts import people_views as views
-from console.accounts.forms import InvitationForm
 from console.accounts.models import CustomRole, Invitation
 from console.accounts.people import LastAdministratorError, reload_account
-from console.accounts.people_views import Person, found, ms_of, people_of
 from console.accounts.roles import Role
-from console.accounts.second_step_views import removal_danger, remove_second_step
 from console.accounts.signed_in import sessions_of
 from console.api.frame import omit_stored_body
 from console.api.operations import Need, operation
@@ -37,6 +33,10 @@ from console.api.schemas import (
     newest,
     plan_of,
 )
+from console.people.accounts import people_views as views
+from console.people.accounts.forms import InvitationForm
+from console.people.accounts.people_views import Person, found, ms_of, people_of
+from console.people.accounts.second_step_views import removal_danger, remove_second_step
 
 
 class PersonOut(Schema):

@@ -27,11 +27,11 @@ from console.api.schemas import (
     newest,
     plan_of,
 )
-from console.reports import catalog, health, schedule_views, schedules, views
-from console.reports.catalog import Report
-from console.reports.forms import ParametersForm, ScheduleForm
-from console.reports.models import ReportRun
-from console.reports.presenting import milliseconds
+from console.data.reports import catalog, health, schedule_views, schedules, views
+from console.data.reports.catalog import Report
+from console.data.reports.forms import ParametersForm, ScheduleForm
+from console.data.reports.models import ReportRun
+from console.data.reports.presenting import milliseconds
 
 SEEING = "messages:read if the report shows message keys or tags"
 

@@ -9,15 +9,15 @@ from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext as _
 from ninja import Schema
 
-from console.accounts import role_views
 from console.accounts.models import CustomRole
-from console.accounts.role_forms import RoleForm
 from console.api.operations import Need, operation
 from console.api.requestbody import valid_form
 from console.api.schemas import Done, DryRun, Number, PlanOut, plan_of
-from console.masking import views as masking_views
-from console.masking.forms import RuleForm
-from console.masking.models import MaskingRule
+from console.people.accounts import role_views
+from console.people.accounts.role_forms import RoleForm
+from console.people.masking import views as masking_views
+from console.people.masking.forms import RuleForm
+from console.people.masking.models import MaskingRule
 
 
 class RoleOut(Schema):

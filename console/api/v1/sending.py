@@ -16,12 +16,12 @@ from console.accounts.rights import rights_on
 from console.api.operations import operation
 from console.api.requestbody import json_object, valid_form
 from console.api.schemas import Done, DryRun, Number, PlanOut, Text
-from console.browse.views import stored_at
 from console.gateway.access import gateway
-from console.gateway.answers import BrokerQueue
-from console.sending.forms import SendForm
-from console.sending.models import HalfMessage
-from console.sending.views import (
+from console.lib.stored import BrokerQueue
+from console.messages.browse.views import stored_at
+from console.messages.sending.forms import SendForm
+from console.messages.sending.models import HalfMessage
+from console.messages.sending.views import (
     deliver_message,
     end_transaction,
     forget_transaction,

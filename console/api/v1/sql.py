@@ -22,13 +22,13 @@ from console.api.v1.lake import (
     run_out,
     saved_out,
 )
-from console.reports import schedules
-from console.reports.forms import ScheduleForm
-from console.sql import right_views, schedule_views, views
-from console.sql.desk import DeskError
-from console.sql.forms import QueryForm, RightForm, SaveForm
-from console.sql.rights import granted_to
-from console.sql.scheduled import new_schedule, schedule_of
+from console.data.reports import schedules
+from console.data.reports.forms import ScheduleForm
+from console.data.sql import right_views, schedule_views, views
+from console.data.sql.desk import DeskError
+from console.data.sql.forms import QueryForm, RightForm, SaveForm
+from console.data.sql.rights import granted_to
+from console.data.sql.scheduled import new_schedule, schedule_of
 
 
 class QueryScheduleOut(Schema):

@@ -25,15 +25,15 @@ from console.api.schemas import (
 )
 from console.api.v1 import configuring
 from console.api.v1.configuring import Accept, Seen
-from console.configs.pages import state_of
+from console.broker.configs.pages import state_of
+from console.broker.topics.forms import TopicForm
+from console.broker.topics.rates import queue_rates
+from console.broker.topics.retention import oldest_of
+from console.broker.topics.views import PAGES, danger_of, get_topic, purge_danger, purge_topic
 from console.gateway.access import gateway
 from console.gateway.answers import TopicKind
-from console.gateway.moment import now_ms
-from console.history.topic_lags import topic_lags
-from console.topics.forms import TopicForm
-from console.topics.rates import queue_rates
-from console.topics.retention import oldest_of
-from console.topics.views import PAGES, danger_of, get_topic, purge_danger, purge_topic
+from console.lib.moment import now_ms
+from console.observe.history.topic_lags import topic_lags
 
 
 class TopicConfigOut(Schema):

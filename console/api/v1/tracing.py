@@ -17,8 +17,8 @@ from console.api.requestbody import json_object
 from console.api.schemas import Done, Text
 from console.demo import views as demo_views
 from console.gateway.flight_recorder import FULL_MINUTES_MAX, Level, Question
-from console.tracing.filters import FilterError, parse_filter
-from console.tracing.recorder_views import (
+from console.messages.tracing.filters import FilterError, parse_filter
+from console.messages.tracing.recorder_views import (
     MINUTES,
     MINUTES_MAX,
     QUESTIONS,

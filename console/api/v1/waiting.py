@@ -22,8 +22,8 @@ from console.api.schemas import (
     plan_of,
 )
 from console.api.v1.messages import MessageOut
-from console.brokers import delay_views, transaction_views
-from console.brokers.delays import Waiting, levels_of, next_in, with_key
+from console.broker.brokers import delay_views, transaction_views
+from console.broker.brokers.delays import Waiting, levels_of, next_in, with_key
 from console.gateway.access import gateway
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from broker_core.message import names
 from console.gateway.answers import (
     BrokerNode,
-    BrokerQueue,
     GroupConfig,
     Member,
     QueueStatus,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from console.gateway.internals import Internals
     from console.gateway.naming import NameServerView
     from console.gateway.running import RunningInfo
+    from console.lib.stored import BrokerQueue
 
 ADDRESS = "127.0.0.1:10911"
 NAME_SERVER = "127.0.0.1:9876"

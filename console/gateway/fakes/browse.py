@@ -6,18 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker_core.message import ids, names
-from console.gateway.answers import BrokerQueue, TopicQueue
+from console.gateway.answers import TopicQueue
 from console.gateway.errors import UnknownStoreError
 from console.gateway.fakes.broker import ADDRESS, BROKER_NAME, Content
 from console.gateway.requests.records import BODY_SHOWN_MAX
-from console.gateway.stored import Found, KeyFound, StoredMessage
+from console.lib.stored import BrokerQueue, Found, KeyFound, StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from broker_core.message.ids import OffsetMsgId
     from console.gateway.fakes.broker import FakeBroker
-    from console.gateway.stored import Place, Wanted
+    from console.lib.stored import Place, Wanted
 
 KEYED_MAX = 64
 

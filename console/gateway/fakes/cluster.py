@@ -15,7 +15,7 @@ from console.gateway.errors import (
 )
 from console.gateway.fakes.broker import ADDRESS, NAME_SERVER
 from console.gateway.internals import Internals, Log, Memory, Reads, Thread
-from console.gateway.moment import now_ms
+from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,8 +9,8 @@ from console.gateway.connections import Connected, every_group
 from console.gateway.errors import RequestFailedError
 from console.gateway.fakes.broker import ADDRESS, BROKER_NAME
 from console.gateway.kinds import is_system_group
-from console.gateway.moment import now_ms
 from console.gateway.running import RunningInfo
+from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

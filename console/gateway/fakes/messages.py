@@ -18,7 +18,7 @@ from console.gateway.answers import (
 from console.gateway.connections import Producer
 from console.gateway.errors import SYSTEM_ERROR, RequestFailedError
 from console.gateway.fakes.broker import ADDRESS, BROKER_NAME
-from console.gateway.moment import now_ms
+from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
     from console.gateway.answers import Client, OutgoingMessage

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.gateway.answers import LATEST_TIMESTAMP, BrokerQueue
+from console.gateway.answers import LATEST_TIMESTAMP
 from console.gateway.errors import CONSUMER_NOT_ONLINE, SYSTEM_ERROR, RequestFailedError
 from console.gateway.fakes.broker import ADDRESS, BROKER_NAME
+from console.lib.stored import BrokerQueue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

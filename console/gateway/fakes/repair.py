@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.gateway.answers import BrokerQueue, MessageQueue, TopicQueue
+from console.gateway.answers import MessageQueue, TopicQueue
 from console.gateway.copies import Copies, MessageCopy
 from console.gateway.errors import SYSTEM_ERROR, RequestFailedError
 from console.gateway.fakes.broker import ADDRESS, BROKER_NAME
 from console.gateway.fakes.browse import FakeBrowse
-from console.gateway.moment import now_ms
+from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from console.gateway.fakes.broker import FakeBroker
+    from console.lib.stored import BrokerQueue
 
 
 class FakeRepair:

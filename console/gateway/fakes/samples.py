@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from console.gateway.errors import UnconfirmedBrokerError
 from console.gateway.fakes.broker import BROKER_NAME
-from console.gateway.moment import now_ms
 from console.gateway.sample import (
     UNKNOWN,
     BrokerSample,
@@ -14,6 +13,7 @@ from console.gateway.sample import (
     ProgressSample,
     TopicSample,
 )
+from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
     from console.gateway.answers import BrokerNode

@@ -8,7 +8,6 @@ from broker_core.message import ids, names
 from console.gateway.answers import MessageQueue, TopicQueue
 from console.gateway.errors import SYSTEM_ERROR, RequestFailedError
 from console.gateway.fakes.broker import ADDRESS
-from console.gateway.moment import now_ms
 from console.gateway.outgoing import (
     PRODUCER_GROUP,
     Delivered,
@@ -19,6 +18,7 @@ from console.gateway.outgoing import (
     Timer,
     Timers,
 )
+from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,9 @@ from console.gateway.kinds import topic_kind
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from console.gateway.answers import BrokerQueue, QueueStatus, TopicConfig
+    from console.gateway.answers import QueueStatus, TopicConfig
     from console.gateway.fakes.broker import FakeBroker
+    from console.lib.stored import BrokerQueue
 
 
 class FakeTopics:

@@ -15,9 +15,9 @@ from console.gateway.errors import (
     UnconfirmedBrokerError,
 )
 from console.gateway.loop import LoopThread
-from console.gateway.moment import now_ms
 from console.gateway.remote.requester import Requester
 from console.gateway.requests import cluster
+from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence

@@ -14,13 +14,13 @@ from console.gateway.remote.topics import status
 from console.gateway.requests import browse, offsets
 from console.gateway.requests.configuration import configuration
 from console.gateway.requests.records import BODY_SHOWN_MAX, BODY_WHOLE_MAX
-from console.gateway.stored import Found, KeyFound, Place
+from console.lib.stored import Found, KeyFound, Place
 
 if TYPE_CHECKING:
     from broker_core.message.ids import OffsetMsgId
-    from console.gateway.answers import BrokerNode, BrokerQueue, QueueStatus
+    from console.gateway.answers import BrokerNode, QueueStatus
     from console.gateway.remote.brokers import RemoteBrokers
-    from console.gateway.stored import StoredMessage, Wanted
+    from console.lib.stored import BrokerQueue, StoredMessage, Wanted
 
 AT_ONCE_MAX = 32
 """Default maximum number of messages in a broker's answer."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.gateway.errors import GatewayError
-from console.gateway.moment import now_ms
 from console.gateway.remote.brokers import each
 from console.gateway.requests import cluster, configuration
 from console.gateway.requests.replication import replication
+from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

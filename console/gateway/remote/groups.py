@@ -10,10 +10,10 @@ from django.utils.translation import gettext as _
 from console.gateway.answers import ConsumeProgress, Group, GroupConnections, Member, QueueProgress
 from console.gateway.errors import GatewayError
 from console.gateway.kinds import is_system_group
-from console.gateway.moment import now_ms
 from console.gateway.remote.brokers import each
 from console.gateway.requests import clients, groups as requests, offsets
 from console.gateway.requests.running import running_info
+from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

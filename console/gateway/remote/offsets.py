@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.gateway.answers import BrokerQueue
 from console.gateway.remote.brokers import each
 from console.gateway.remote.topics import status
 from console.gateway.requests import offsets as requests
+from console.lib.stored import BrokerQueue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

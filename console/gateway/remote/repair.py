@@ -12,9 +12,10 @@ from console.gateway.requests import messages, repair
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from console.gateway.answers import BrokerQueue, MessageQueue
+    from console.gateway.answers import MessageQueue
     from console.gateway.copies import Copies, MessageCopy
     from console.gateway.remote.brokers import RemoteBrokers
+    from console.lib.stored import BrokerQueue
 
 
 class RemoteRepair:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.gateway.errors import GatewayError
-from console.gateway.moment import now_ms
 from console.gateway.remote.brokers import each
 from console.gateway.requests import samples
+from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
     from console.gateway.answers import BrokerNode

@@ -12,9 +12,9 @@ from broker_core.message import names
 from broker_core.message.sys_flag import TRANSACTION_PREPARED_TYPE
 from console.gateway.answers import MessageQueue
 from console.gateway.errors import GatewayError
-from console.gateway.moment import now_ms
 from console.gateway.outgoing import PRODUCER_GROUP, Sending, Sent
 from console.gateway.requests import messages, sending
+from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,9 +13,10 @@ from console.gateway.requests import cluster, naming, offsets, topics as request
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from console.gateway.answers import BrokerNode, BrokerQueue, QueueStatus, TopicConfig
+    from console.gateway.answers import BrokerNode, QueueStatus, TopicConfig
     from console.gateway.naming import RouteQueues
     from console.gateway.remote.brokers import RemoteBrokers
+    from console.lib.stored import BrokerQueue
 
 NO_TRAFFIC = Traffic(minute_tps=0.0, hour_sum=0, day_sum=0)
 

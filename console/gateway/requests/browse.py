@@ -10,7 +10,7 @@ from console.gateway.errors import SYSTEM_ERROR, RequestFailedError
 from console.gateway.requests.call import body_of, call, reading
 from console.gateway.requests.messages import NOTHING_PULLED, PULL_SUBSCRIPTION
 from console.gateway.requests.records import BODY_SHOWN_MAX, decode_all
-from console.gateway.stored import StoredMessage
+from console.lib.stored import StoredMessage
 
 if TYPE_CHECKING:
     from console.gateway.requests.call import Ask

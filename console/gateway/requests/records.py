@@ -20,7 +20,7 @@ from broker_core.message.sys_flag import (
     STOREHOST_V6_FLAG,
 )
 from console.gateway.requests.unpacking import unpacked
-from console.gateway.stored import StoredMessage
+from console.lib.stored import StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,18 +13,18 @@ from broker_core.message.sys_flag import (
 )
 from broker_core.protocol.codes import RequestCode
 from console.gateway.copies import Copies, MessageCopy
-from console.gateway.moment import now_ms
 from console.gateway.requests.browse import look
 from console.gateway.requests.call import reading
 from console.gateway.requests.messages import put
 from console.gateway.requests.records import BEFORE_BODY, HEAD, TIME, decode_all
+from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from console.gateway.answers import MessageQueue
     from console.gateway.requests.call import Ask
-    from console.gateway.stored import StoredMessage
+    from console.lib.stored import StoredMessage
 
 PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 """The group that RocketMQ's tools send as."""

@@ -8,7 +8,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from console.ui.tables import Table
+from console.lib.tables import Table
 
 if TYPE_CHECKING:
     from django.template.base import FilterExpression, NodeList, Parser, Token

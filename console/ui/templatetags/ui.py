@@ -16,7 +16,7 @@ from django.utils.translation import get_language, gettext as _, ngettext
 
 from console.accounts.actions import Action
 from console.accounts.rights import rights_on
-from console.gateway.moment import now_ms
+from console.lib.moment import now_ms
 from console.ui import words
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from analytics.lake.hiding import (
     without_matches,
 )
 from broker_core.message.escaped_text import readings_of
-from console.masking import engine
+from console.people.masking import engine
 
 TEXTS = st.text(alphabet='ab4 9+\\u002B%&#;="{}:,[]\n\u00e9\U0001f600', max_size=40)
 PATTERNS = ["[0-9]{2}", r"\+49", "^4", "9$", r"\A[a-z]+\z", "(?i)B+", "\u00e9|\U0001f600"]

@@ -17,12 +17,12 @@ from console.api.models import ApiToken
 from console.api.operations import OPERATIONS
 from console.api.tokens import new_token
 from console.api.v1.audit import UNDO_SCOPES
-from console.audit.models import Entry
-from console.dead_letters import replaying
+from console.broker.files import planning
+from console.data.reports import health, tasks
 from console.demo import views as demo_views
-from console.files import planning
-from console.gateway.moment import now_ms
-from console.reports import health, tasks
+from console.lib.moment import now_ms
+from console.messages.dead_letters import replaying
+from console.people.audit.models import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,13 +12,13 @@ from console.accounts.models import CustomRole, Invitation
 from console.accounts.roles import Role, give_role, role_of
 from console.accounts.scopes import EVERYTHING, WRITE
 from console.api.models import KeptAnswer
-from console.audit.models import Entry
-from console.configs.models import Label
+from console.broker.configs.models import Label
 from console.demo import views as demo_views
 from console.gateway import access
 from console.gateway.answers import MessageQueue
 from console.gateway.outgoing import NewMessage
-from console.masking.models import MaskingRule
+from console.people.audit.models import Entry
+from console.people.masking.models import MaskingRule
 from tests.console.api.conftest import FakeDemo, Program
 from tests.support.something_of_everything import make
 

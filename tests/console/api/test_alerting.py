@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from django_celery_beat.models import PeriodicTask
 
-from console.alerts.models import Alert, Channel, Message, Rule, Silence, Window
-from console.audit.models import Entry
-from console.reports import health, tasks
-from console.reports.models import ReportRun
+from console.data.reports import health, tasks
+from console.data.reports.models import ReportRun
+from console.observe.alerts.models import Alert, Channel, Message, Rule, Silence, Window
+from console.people.audit.models import Entry
 from tests.support.something_of_everything import make
 
 pytestmark = pytest.mark.django_db

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from console.audit.models import Entry
 from console.gateway.answers import Member
 from console.gateway.connections import Producer
+from console.people.audit.models import Entry
 
 pytestmark = pytest.mark.django_db
 

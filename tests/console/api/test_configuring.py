@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from console.accounts.models import CustomRole
-from console.audit.models import Entry
 from console.gateway.answers import BrokerNode
+from console.people.audit.models import Entry
 
 pytestmark = pytest.mark.django_db
 

@@ -6,10 +6,10 @@ import pytest
 from django.contrib.auth.models import Group
 
 from console.accounts.models import CustomRole
-from console.audit.models import Entry
-from console.files.models import FileVersion
-from console.sql.models import SavedQuery
-from console.sql.rights import every_right, give
+from console.broker.files.models import FileVersion
+from console.data.sql.models import SavedQuery
+from console.data.sql.rights import every_right, give
+from console.people.audit.models import Entry
 from tests.console.worlds import sql_world
 
 pytestmark = pytest.mark.django_db
@@ -163,7 +163,7 @@ def test_programs_see_files_and_change_the_entries_that_their_owner_may(
 @pytest.fixture
 def lake(programs, admin_account, settings, monkeypatch, tmp_path):
     sql_world(admin_account, settings, monkeypatch, tmp_path)
-    monkeypatch.setattr("console.sql.views.WAITED_S", 0)
+    monkeypatch.setattr("console.data.sql.views.WAITED_S", 0)
     return SavedQuery.objects.get()
 
 

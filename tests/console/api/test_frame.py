@@ -14,9 +14,9 @@ from console.accounts.scopes import AREAS, covers, every_scope
 from console.api.answers import KEPT_MS, KEYS_MAX
 from console.api.models import ApiToken, KeptAnswer
 from console.api.tokens import TOKENS_MAX, digest_of, is_header_usable
-from console.audit.models import Entry
 from console.gateway.errors import BrokerDownError
-from console.gateway.moment import now_ms
+from console.lib.moment import now_ms
+from console.people.audit.models import Entry
 from tests.console.api.conftest import Program
 
 pytestmark = pytest.mark.django_db

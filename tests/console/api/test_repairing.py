@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from console.audit.models import Entry
-from console.dead_letters import replaying
-from console.dead_letters.models import Item, Run, State
 from console.gateway.answers import Member
-from console.sending.models import HalfMessage
+from console.messages.dead_letters import replaying
+from console.messages.dead_letters.models import Item, Run, State
+from console.messages.sending.models import HalfMessage
+from console.people.audit.models import Entry
 
 pytestmark = pytest.mark.django_db
 

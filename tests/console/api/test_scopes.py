@@ -23,13 +23,13 @@ from console.accounts.scopes import EVERYTHING, OF_ACTIONS, every_scope, has
 from console.api.frame import BELOW
 from console.api.operations import OPERATIONS
 from console.api.v1.audit import UNDO_SCOPES
-from console.audit.models import Entry
-from console.audit.undo import PAGES
 from console.gateway.access import gateway
 from console.gateway.accounts import BrokerAccess, BrokerAccount
 from console.gateway.fakes.broker import ADDRESS
 from console.gateway.files import ConfigFile
 from console.gateway.guarding import RULES
+from console.people.audit.models import Entry
+from console.people.audit.undo import PAGES
 from tests.console import test_audit_coverage
 from tests.console.api.conftest import Program
 from tests.console.test_audit_coverage import UNDONE

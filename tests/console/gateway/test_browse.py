@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker_core.message.ids import parse_offset_msg_id
-from console.gateway.answers import BrokerQueue, GroupConfig
+from console.gateway.answers import GroupConfig
 from console.gateway.errors import NotFoundError, UnknownStoreError
 from console.gateway.remote.brokers import RemoteBrokers
 from console.gateway.remote.gateway import gateway_to
 from console.gateway.requests.records import decode_all
-from console.gateway.stored import Place, Wanted
+from console.lib.stored import BrokerQueue, Place, Wanted
 from tests.console.gateway.support import ORDERS, ask, send
 from tests.support.broker import running_broker
 from tests.support.patience import PATIENCE_S

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.brokers import delays
+from console.broker.brokers import delays
 from console.gateway.answers import MessageQueue
 from console.gateway.outgoing import NewMessage
 from console.gateway.remote.brokers import RemoteBrokers

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from broker_core.message import names, properties
 from broker_core.message.ids import parse_offset_msg_id
 from broker_core.protocol.codes import RequestCode
-from console.browse import lookups
-from console.browse.readers import reading
-from console.family import recorder, relatives
-from console.family.recorder import recorded_events, with_recorded
-from console.family.relatives import relatives_of
-from console.family.steps import Source, steps_from_log
 from console.gateway.errors import NotFoundError
-from console.gateway.moment import now_ms
 from console.gateway.remote.brokers import RemoteBrokers
 from console.gateway.remote.gateway import gateway_to
-from console.history.range import TimeRange
+from console.lib.moment import now_ms
+from console.messages.browse import lookups
+from console.messages.browse.readers import reading
+from console.messages.family import recorder, relatives
+from console.messages.family.recorder import recorded_events, with_recorded
+from console.messages.family.relatives import relatives_of
+from console.messages.family.steps import Source, steps_from_log
+from console.observe.history.range import TimeRange
 from tests.console.gateway.support import ORDERS, ask
 from tests.support.broker import running_broker
 from tests.support.builders import batch_item
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     import pytest
 
     from broker_core.protocol.command import RemotingCommand
-    from console.family.relatives import Relatives
-    from console.family.steps import Step
     from console.gateway.answers import ConsumeProgress, GroupConnections, QueueStatus
     from console.gateway.ports import Gateway
+    from console.messages.family.relatives import Relatives
+    from console.messages.family.steps import Step
 
 COUNT = 1_000
 KINDS = (

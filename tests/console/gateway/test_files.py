@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker_core.protocol.codes import ResponseCode
-from console.files.entries import entries_in
-from console.gateway.answers import BrokerQueue, GroupConfig, TopicConfig
+from console.broker.files.entries import entries_in
+from console.gateway.answers import GroupConfig, TopicConfig
 from console.gateway.errors import GatewayError, NotFoundError, RequestFailedError
 from console.gateway.files import ConfigFile, GroupFilter, parse, text_of
 from console.gateway.requests.files import move_delay
+from console.lib.stored import BrokerQueue
 from tests.console.gateway.support import ORDERS, ask, send
 
 if TYPE_CHECKING:
     from broker_core.protocol.command import RemotingCommand
-    from console.files.entries import Entries
+    from console.broker.files.entries import Entries
     from console.gateway.ports import Gateway
 
 

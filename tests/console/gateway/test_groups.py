@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.gateway.answers import BrokerQueue, GroupConfig
+from console.gateway.answers import GroupConfig
 from console.gateway.errors import RequestFailedError
+from console.lib.stored import BrokerQueue
 from tests.console.gateway.support import BILLING, ORDERS, ask, send
 from tests.support.patience import PATIENCE_S
 

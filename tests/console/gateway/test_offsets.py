@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.gateway.answers import LATEST_TIMESTAMP, BrokerQueue, GroupConfig
+from console.gateway.answers import LATEST_TIMESTAMP, GroupConfig
 from console.gateway.errors import NotFoundError, RequestFailedError
+from console.lib.stored import BrokerQueue
 from tests.console.gateway.support import BILLING, ORDERS, ask, send
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.gateway.answers import BrokerQueue, TopicQueue
+from console.gateway.answers import TopicQueue
+from console.lib.stored import BrokerQueue
 
 
 def test_a_queue_of_a_broker_is_none_of_a_topic() -> None:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.gateway.answers import BrokerQueue, MessageQueue, TopicConfig
+from console.gateway.answers import MessageQueue, TopicConfig
 from console.gateway.errors import GatewayError
+from console.lib.stored import BrokerQueue
 from tests.console.gateway.support import ORDERS, ask, send
 
 if TYPE_CHECKING:

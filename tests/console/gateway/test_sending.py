@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.gateway.answers import BrokerQueue, MessageQueue
+from console.gateway.answers import MessageQueue
 from console.gateway.errors import GatewayError, RequestFailedError
-from console.gateway.moment import now_ms
 from console.gateway.outgoing import NewMessage
-from console.gateway.stored import Wanted
+from console.lib.moment import now_ms
+from console.lib.stored import BrokerQueue, Wanted
 from tests.console.gateway.support import ORDERS, ask, send
 
 if TYPE_CHECKING:

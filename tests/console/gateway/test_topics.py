@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.gateway.answers import BrokerQueue, GroupConfig, TopicConfig, TopicKind
+from console.gateway.answers import GroupConfig, TopicConfig, TopicKind
 from console.gateway.errors import NotFoundError
-from console.gateway.moment import now_ms
+from console.lib.moment import now_ms
+from console.lib.stored import BrokerQueue
 from tests.console.gateway.support import ORDERS, ask, send
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ BROKER = "bench"
 AGAIN = 5
 TURNS = 3
 SENDS_SECONDS = 10.0
-# As often as Celery beat polls (console/reports/beat.py).
+# As often as Celery beat polls (console/data/reports/beat.py).
 LOOK_SECONDS = 30.0
 LOOKS = 3
 BATCHES = 6
@@ -86,8 +86,8 @@ def pipeline_figures(directory: Path, store: Path, span_ms: tuple[int, int]) -> 
             yield seconds_figure(work, found, wanted)
         yield from _beside_sends(directory, served, from_log)
         memory = served.memory_max
-    worker = _memory_of("console.pipeline.worker", data)
-    standby = _memory_of("console.pipeline.standby", data)
+    worker = _memory_of("console.data.pipeline.worker", data)
+    standby = _memory_of("console.data.pipeline.standby", data)
     yield Figure(
         "memory, idle", f"{standby / MB:.0f} MB", "≤ 20 MB", standby <= 20 * MB if standby else None
     )

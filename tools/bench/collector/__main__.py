@@ -18,11 +18,11 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from console.collector.collector import FOLD_EVERY, Collector
-from console.history.database import Database, PostgresDatabase, SqliteDatabase
-from console.history.points import NOMINAL_MS
-from console.history.store import HistoryStore
-from console.verdicts.judge import Judge
+from console.observe.collector.collector import FOLD_EVERY, Collector
+from console.observe.history.database import Database, PostgresDatabase, SqliteDatabase
+from console.observe.history.points import NOMINAL_MS
+from console.observe.history.store import HistoryStore
+from console.observe.verdicts.judge import Judge
 from tests.support.collector_samples import LargeBroker, TestTime
 from tests.support.postgres import postgres, programs
 

@@ -22,11 +22,11 @@ from pathlib import Path
 
 import numpy as np
 
-from console.history.database import Database, PostgresDatabase, SqliteDatabase
-from console.history.metrics import GOT, PUT, PUT_BYTES, TOPIC, Column, Subject
-from console.history.series import Line, values_of
-from console.history.store import HistoryStore
-from console.history.tiers import COARSE, DAY_MS, FINE, TIERS
+from console.observe.history.database import Database, PostgresDatabase, SqliteDatabase
+from console.observe.history.metrics import GOT, PUT, PUT_BYTES, TOPIC, Column, Subject
+from console.observe.history.series import Line, values_of
+from console.observe.history.store import HistoryStore
+from console.observe.history.tiers import COARSE, DAY_MS, FINE, TIERS
 from tests.support.history_points import layout_of
 from tests.support.postgres import postgres, programs
 

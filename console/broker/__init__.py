@@ -1,0 +1,1 @@
+"""Pages that show and change what brokers have: topics, groups, offsets, files, accounts."""

@@ -1,0 +1,1 @@
+"""The lake, the reports on it, and SQL."""

@@ -1,0 +1,143 @@
+"""Rights: the lake topics that a person may query.
+
+The permission `sql.query_lake` lets a person or group run queries, on all topics or on those of an
+accompanying QueryRight. Several grants add up.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group, Permission
+from django.utils.translation import gettext as _
+
+from console.data.sql.models import QueryRight
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from django.contrib.auth.models import AnonymousUser, User
+    from django.db.models import QuerySet
+
+PERMISSION = "sql.query_lake"
+TOPICS_MAX = 50
+PATTERN = re.compile(r"[%|\w*-]{1,127}", re.ASCII)
+
+Topics = tuple[str, ...] | None
+"""Topic names, with `*` for any characters; None is all topics."""
+
+
+class RightError(Exception):
+    """A right is invalid; the text is a sentence."""
+
+
+def may_query(user: User | AnonymousUser) -> bool:
+    return user.is_authenticated and (user.is_staff or user.has_perm(PERMISSION))
+
+
+def topics_of(user: User) -> Topics:
+    """Return the topics that a person may query; empty without the permission."""
+    if user.is_staff or user.is_superuser:
+        return None
+    if not user.is_active:
+        return ()
+    given: list[QueryRight | None] = []
+    if user.user_permissions.filter(pk=permission().pk).exists():
+        given.append(QueryRight.objects.filter(user=user).first())
+    groups = groups_with_access().filter(user=user)
+    given.extend(QueryRight.objects.filter(group=group).first() for group in groups)
+    found: set[str] = set()
+    for right in given:
+        if right is None:
+            return None
+        found.update(right.topics)
+    return tuple(sorted(found))
+
+
+def covers(topics: Topics, others: Topics) -> bool:
+    """Whether a right to `topics` covers rows that were read from other topics, by pattern."""
+    return topics is None or (others is not None and set(others) <= set(topics))
+
+
+def permission() -> Permission:
+    return Permission.objects.get(codename="query_lake", content_type__app_label="sql")
+
+
+def people_with_access() -> QuerySet[User]:
+    """Return the people who were granted the permission directly."""
+    return get_user_model().objects.filter(user_permissions=permission()).order_by("username")
+
+
+def groups_with_access() -> QuerySet[Group]:
+    return Group.objects.filter(permissions=permission()).order_by("name")
+
+
+def every_right() -> Iterator[tuple[User | Group, Topics]]:
+    """Yield each person and group with the permission, and its topics."""
+    for person in people_with_access():
+        yield person, granted_to(person)
+    for group in groups_with_access():
+        yield group, granted_to(group)
+
+
+def granted_to(who: User | Group) -> Topics:
+    """Return the topics granted directly to a person or group."""
+    right = QueryRight.objects.filter(**_key(who)).first()
+    return None if right is None else tuple(right.topics)
+
+
+def give(who: User | Group, topics: Topics) -> None:
+    """Grant the permission, replacing an earlier grant.
+
+    Raises:
+        RightError: a topic is invalid, or there are too many.
+    """
+    if topics is None:
+        QueryRight.objects.filter(**_key(who)).delete()
+    else:
+        kept = checked(topics)
+        # Store the limit before the permission it restricts.
+        QueryRight.objects.update_or_create(**_key(who), defaults={"topics": kept})
+    _permissions_of(who).add(permission())
+
+
+def take(who: User | Group) -> None:
+    """Revoke the permission."""
+    _permissions_of(who).remove(permission())
+    QueryRight.objects.filter(**_key(who)).delete()
+
+
+def checked(topics: Iterable[str]) -> list[str]:
+    """Return the patterns, sorted and without duplicates.
+
+    Raises:
+        RightError: a pattern is invalid, there are none, or too many.
+    """
+    kept = sorted(set(topics))
+    if not kept:
+        raise RightError(_("Enter at least one topic."))
+    if len(kept) > TOPICS_MAX:
+        raise RightError(
+            _("You entered %(count)d topics; the limit is %(max)d. Use * to match several.")
+            % {"count": len(kept), "max": TOPICS_MAX}
+        )
+    for each in kept:
+        if not PATTERN.fullmatch(each):
+            raise RightError(
+                _(
+                    "“%(text)s” isn't a valid topic name. Use letters, digits, %%, -, _ and |, "
+                    "and * for any characters."
+                )
+                % {"text": each[:130]}
+            )
+    return kept
+
+
+def _key(who: User | Group) -> dict[str, Any]:
+    return {"group" if isinstance(who, Group) else "user": who}
+
+
+def _permissions_of(who: User | Group) -> Any:
+    return who.permissions if isinstance(who, Group) else who.user_permissions

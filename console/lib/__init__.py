@@ -1,0 +1,1 @@
+"""Helpers that import no app of the console."""

@@ -1,0 +1,1 @@
+"""Pages about messages: search, history of a message, sending, dead letters, live."""

@@ -1,0 +1,191 @@
+"""Looks up messages by ID, key or location."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlencode
+
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext_lazy
+
+from broker_core.message import names
+from broker_core.message.ids import parse_offset_msg_id
+from console.accounts.permissions import page
+from console.gateway.access import gateway
+from console.gateway.answers import TopicKind
+from console.gateway.errors import GatewayError, NotFoundError, UnknownStoreError
+from console.lib.moment import now_ms
+from console.lib.stored import COMMITTED, BrokerQueue
+from console.lib.tables import Table
+from console.messages.browse.columns import COLUMNS, NAMES_OFFERED_MAX, message_url, rows_of
+from console.observe.history.range import requested_range, whole
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+    from console.lib.stored import KeyFound, StoredMessage
+    from console.observe.history.range import TimeRange
+
+RANGE = "30d"
+TEXT_CHARACTERS_MAX = 512
+WAYS = {
+    "id": gettext_lazy("By ID"),
+    "key": gettext_lazy("By key"),
+    "place": gettext_lazy("By queue and offset"),
+}
+
+
+class Asked(NamedTuple):
+    """A lookup: the value to search for, and how."""
+
+    by: str
+    topic: str
+    text: str
+    queue: str
+    offset: str
+    span: TimeRange
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The query parameters except the time."""
+        named = {
+            "by": self.by,
+            "topic": self.topic,
+            "text": self.text,
+            "queue": self.queue,
+            "offset": self.offset,
+        }
+        return {name: value for name, value in named.items() if value}
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the lookup has all values it needs."""
+        if self.by == "place":
+            return bool(self.topic and self.queue and self.offset)
+        return bool(self.text and (self.topic or self.by == "id"))
+
+
+def asked_of(request: HttpRequest) -> Asked:
+    by = request.GET.get("by", "id")
+    texts = [
+        request.GET.get(name, "").strip()[:TEXT_CHARACTERS_MAX]
+        for name in ("topic", "text", "queue", "offset")
+    ]
+    span = requested_range(request.GET, now_ms(), RANGE)
+    topic, text, queue, offset = texts
+    return Asked(by if by in WAYS else "id", topic, text, queue, offset, span)
+
+
+@page
+def find(request: HttpRequest) -> HttpResponse:
+    """Show the message with an ID or location, or the messages with a key."""
+    asked = asked_of(request)
+    topics = gateway().topics.all()
+    offered = [name for name, each in topics.items() if each.kind is not TopicKind.SYSTEM]
+    is_unknown = bool(asked.topic) and asked.topic not in topics
+    context: dict[str, Any] = {
+        "asked": asked,
+        "ways": WAYS.items(),
+        "names": offered[:NAMES_OFFERED_MAX],
+        "is_unknown": is_unknown,
+        "time_range": asked.span,
+        "range_kept": f"{urlencode(asked.fields)}&",
+        "range_fields": asked.fields.items(),
+        "table": Table(request, COLUMNS),
+        "read_at_ms": now_ms(),
+    }
+    if not asked.is_whole or is_unknown:
+        return render(request, "browse/find.html", context)
+    if asked.by == "place":
+        return at_place(request, asked, context)
+    if asked.by == "id":
+        found = by_id(asked)
+        if found is not None:
+            return redirect(message_url(found))
+        if not asked.topic:
+            return render(request, "browse/find.html", context | {"is_missing": True})
+    return with_key(request, asked, context)
+
+
+def by_id(asked: Asked) -> StoredMessage | None:
+    """Return the message of an offset message ID, or None if the ID is missing or may be a unique
+    key.
+
+    Raises:
+        GatewayError: the lookup failed, so it's unknown whether the message exists.
+    """
+    place = parse_offset_msg_id(asked.text)
+    if place is None:
+        return None
+    try:
+        return gateway().browse.by_id(place)
+    except UnknownStoreError:
+        # Unique keys of clients have the same format.
+        if asked.topic:
+            return None
+        raise
+
+
+def keyed(asked: Asked) -> KeyFound:
+    """Return a topic's messages with a key, and uncommitted half messages for it."""
+    span = asked.span.low_ms, asked.span.high_ms
+    found = gateway().browse.by_key(asked.topic, asked.text, *span)
+    try:
+        halves = gateway().browse.by_key(names.RMQ_SYS_TRANS_HALF_TOPIC, asked.text, *span).messages
+    except GatewayError:
+        # A broker's access control may restrict half messages to administrators.
+        halves = ()
+    whole_from = min((each.store_ms for each in found.messages), default=0) * found.has_more
+    # Checks leave several copies of a half message; the newest comes first.
+    last = {
+        (each.broker_name, each.uniq_key or each.queue_offset): each
+        for each in reversed(halves)
+        if each.subject == asked.topic and each.fate != COMMITTED and each.store_ms >= whole_from
+    }
+    messages = sorted((*found.messages, *last.values()), key=lambda each: -each.store_ms)
+    return replace(found, messages=tuple(messages))
+
+
+def with_key(request: HttpRequest, asked: Asked, context: dict[str, Any]) -> HttpResponse:
+    found = keyed(asked)
+    if asked.by == "id" and len(found.messages) == 1 and not found.has_more:
+        return redirect(message_url(found.messages[0]))
+    context |= {
+        "rows": rows_of(found.messages),
+        "is_missing": not found.messages,
+        "more": older_of(asked, found),
+        "without_index": found.without_index,
+    }
+    return render(request, "browse/find.html", context)
+
+
+def older_of(asked: Asked, found: KeyFound) -> str:
+    """Return the query for messages older than a page, or ""."""
+    if not found.has_more:
+        return ""
+    if not found.messages:
+        return urlencode(asked.fields | {"from": asked.span.low_ms, "to": asked.span.high_ms})
+    newest, oldest = found.messages[0].store_ms, found.messages[-1].store_ms
+    # Both pages include the messages of this millisecond, unless they fill a page.
+    high_ms = oldest + 1 if oldest < newest else oldest
+    return urlencode(asked.fields | {"from": asked.span.low_ms, "to": high_ms})
+
+
+def at_place(request: HttpRequest, asked: Asked, context: dict[str, Any]) -> HttpResponse:
+    offset = whole(asked.offset)
+    try:
+        queue = BrokerQueue.parse(asked.queue)
+    except ValueError:
+        queue = None
+    status = gateway().topics.status(asked.topic)
+    ends = next((each for each in status if each.queue == queue), None)
+    if queue is None or offset is None or ends is None:
+        return render(request, "browse/find.html", context | {"bad_place": status})
+    try:
+        found = gateway().browse.at(asked.topic, queue, offset)
+    except NotFoundError:
+        found = None
+    if found is not None:
+        return redirect(message_url(found))
+    return render(request, "browse/find.html", context | {"is_missing": True, "ends": ends})

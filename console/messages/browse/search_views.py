@@ -1,0 +1,223 @@
+"""Pages of the message search: the search page and its further steps."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlencode
+
+from django.http import StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from console.accounts.actions import Action
+from console.accounts.permissions import action_for, page, require
+from console.accounts.rights import rights_on
+from console.gateway.access import gateway
+from console.gateway.answers import TopicKind
+from console.gateway.errors import GatewayError
+from console.lib.content import Filter, PathError, filter_of, path_of
+from console.lib.missing import MissingError
+from console.lib.moment import now_ms
+from console.lib.stored import BrokerQueue, Wanted
+from console.lib.tables import COLUMNS as COLUMNS_FIELD, Table
+from console.messages.browse.columns import NAMES_OFFERED_MAX, columns_with, rows_of
+from console.messages.browse.distribution import distribution_of
+from console.messages.browse.exporting import KINDS, Collected
+from console.messages.browse.scanning import progress_of, step
+from console.observe.history.range import requested_range
+from console.people.audit.record import change
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+    from django.http.response import HttpResponseBase
+
+    from console.observe.history.range import TimeRange
+
+RANGE, SHORTEST_MS = "15m", 1
+NAME_CHARACTERS_MAX = 255
+FIELDS_MAX, FIELD_CHARACTERS_MAX = 3, 120
+
+
+class Asked(NamedTuple):
+    """A search; `queue` is None for the whole topic, `fields` are paths shown as columns."""
+
+    topic: str
+    queue: BrokerQueue | None
+    span: TimeRange
+    condition: Filter
+    fields: tuple[str, ...]
+    problem: str
+
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted(self.topic, self.span.low_ms, self.span.high_ms, self.queue)
+
+    @property
+    def subject(self) -> list[tuple[str, str]]:
+        """All query parameters except the time."""
+        return [
+            *subject_query(self.topic, self.queue).items(),
+            *self.condition.query.items(),
+            *(("field", each) for each in self.fields),
+        ]
+
+    @property
+    def query(self) -> list[tuple[str, str]]:
+        """The query with the time of the search, so that later messages don't change the result."""
+        span = {"from": str(self.span.low_ms), "to": str(self.span.high_ms)}
+        return [*self.subject, *span.items()]
+
+
+def subject_query(topic: str, queue: BrokerQueue | None) -> dict[str, str]:
+    return {"topic": topic} | ({"queue": str(queue)} if queue is not None else {})
+
+
+def asked_of(request: HttpRequest) -> Asked:
+    """Return the search in a query string, without body fields that the person may not read."""
+    queue: BrokerQueue | None = None
+    with suppress(ValueError):
+        queue = BrokerQueue.parse(request.GET.get("queue", ""))
+    topic = request.GET.get("topic", "").strip()[:NAME_CHARACTERS_MAX]
+    span = requested_range(request.GET, now_ms(), RANGE, SHORTEST_MS)
+    condition = filter_of(request.GET)
+    paths = [each.strip()[:FIELD_CHARACTERS_MAX] for each in request.GET.getlist("field")]
+    fields = tuple(dict.fromkeys(each for each in paths if each))[:FIELDS_MAX]
+    problem = ""
+    if not rights_on(request).may(Action.READ, topic):
+        fields = ()
+        if condition.reads_bodies:
+            problem = _(
+                "To search message bodies, you need a role that can read bodies of this topic."
+            )
+    for each in (condition.path, *fields):
+        try:
+            path_of(each)
+        except PathError:
+            problem = _("%(path)s isn't a valid JSON path. Use a form like $.order.items[0].") % {
+                "path": each
+            }
+            fields = ()
+    return Asked(topic, queue, span, condition, fields, problem)
+
+
+@page
+def search(request: HttpRequest) -> HttpResponse:
+    """Show a topic's messages in a time range that match the conditions, newest first."""
+    asked = asked_of(request)
+    topics = gateway().topics.all()
+    names = [name for name, each in topics.items() if each.kind is not TopicKind.SYSTEM]
+    without_queue = Asked(**asked._asdict() | {"queue": None})
+    context: dict[str, Any] = {
+        "asked": asked,
+        "time_range": asked.span,
+        "range_kept": f"{urlencode(asked.subject)}&" if asked.topic else "",
+        "all_queues": f"{urlencode(without_queue.subject)}&{asked.span.query}",
+        "range_fields": asked.subject if asked.topic else (),
+        "names": names[:NAMES_OFFERED_MAX],
+        "is_unknown": bool(asked.topic) and asked.topic not in topics,
+        "table": Table(request, columns_with(asked.fields)),
+        "search_query": urlencode(asked.query),
+        "kinds": [("csv", "CSV"), ("jsonl", "JSON lines")],
+        "read_at_ms": now_ms(),
+    }
+    if asked.topic in topics and not asked.problem:
+        context |= step_context(request, asked)
+    return render(request, "browse/search.html", context)
+
+
+@page
+def scan(request: HttpRequest) -> HttpResponse:
+    """Show the results of the next step as rows below those already shown."""
+    asked = complete_search(request)
+    table = Table(request, columns_with(asked.fields))
+    try:
+        context = step_context(request, asked)
+    except GatewayError as error:
+        again = urlencode([*asked.query, *progress_of(request.GET).place_query.items()])
+        context = {"scan_problem": error, "go_on": again}
+    return render(request, "browse/_found.html", context | {"table": table, "asked": asked})
+
+
+def step_context(request: HttpRequest, asked: Asked) -> dict[str, Any]:
+    """Run one step, and return where the next one begins."""
+    done = step(asked.wanted, asked.condition, progress_of(request.GET))
+    columns = [(COLUMNS_FIELD, each) for each in request.GET.getlist(COLUMNS_FIELD)]
+    kept = [*asked.query, *columns]
+    return {
+        "rows": rows_of(done.messages, asked.fields),
+        "progress": done.progress,
+        "unread_bodies": done.unread_bodies,
+        "next_step": urlencode([*kept, *done.progress.step_query.items()]),
+        "go_on": urlencode([*kept, *done.progress.place_query.items()]),
+    }
+
+
+@page
+def distribution(request: HttpRequest) -> HttpResponse:
+    """Show the distribution of a search's messages over queues, tags, hosts, sizes and hours."""
+    asked = complete_search(request)
+    context = {
+        "asked": asked,
+        "time_range": asked.span,
+        "found": distribution_of(asked.wanted, asked.condition),
+        "search_query": urlencode(asked.query),
+        "read_at_ms": now_ms(),
+    }
+    return render(request, "browse/distribution.html", context)
+
+
+def complete_search(request: HttpRequest) -> Asked:
+    """Return a complete search.
+
+    Raises:
+        MissingError: the topic is missing, or the person isn't allowed this search.
+    """
+    asked = asked_of(request)
+    if not asked.topic or asked.problem:
+        raise MissingError(asked.problem or _("Choose a topic to search."))
+    return asked
+
+
+@action_for(Action.EXPORT)
+def export(request: HttpRequest, kind: str) -> HttpResponseBase:
+    """Return a search's messages as a file, and record the export."""
+    return export_file(request, kind, complete_search(request))
+
+
+def export_file(request: HttpRequest, kind: str, asked: Asked) -> HttpResponseBase:
+    """Return a file under an audit log entry, or raise the 404 page for an unknown format."""
+    if kind not in KINDS:
+        raise MissingError(_("Messages can be exported as CSV or JSON lines."))
+    require(request, Action.EXPORT, asked.topic)
+    after: dict[str, Any] = {
+        "format": kind,
+        "from_ms": str(asked.span.low_ms),
+        "to_ms": str(asked.span.high_ms),
+        "condition": asked.condition.query,
+    }
+    with change(request, "message.export", asked.topic, after=after) as entry:
+        collected = Collected(asked.wanted, asked.condition)
+        entry.after = after | {
+            "messages": len(collected.messages),
+            "is_whole": collected.is_whole,
+        }
+    lines, content_type = KINDS[kind]
+    response = StreamingHttpResponse(lines(collected.messages), content_type=content_type)
+    part = "" if collected.is_whole else ".part"
+    response["Content-Disposition"] = f'attachment; filename="messages{part}.{kind}"'
+    return response
+
+
+@page
+def of_group(request: HttpRequest, group: str) -> HttpResponse:
+    """Redirect to the messages of a time in the topic where the group has the most lag."""
+    lags: dict[str, int] = {}
+    for row in gateway().groups.progress(group).queues:
+        lags[row.topic] = lags.get(row.topic, 0) + (row.lag or 0)
+    if not lags:
+        raise MissingError(_("Group %(name)s hasn't read any topic yet.") % {"name": group})
+    topic = max(lags, key=lambda name: (lags[name], name))
+    span = requested_range(request.GET, now_ms(), RANGE, SHORTEST_MS)
+    return redirect(f"{reverse('browse:search')}?{urlencode({'topic': topic})}&{span.query}")

@@ -1,0 +1,1 @@
+"""Samples over time, and the pages, issues and alerts that use them."""

@@ -1,0 +1,149 @@
+"""Views of the overview."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.shortcuts import redirect, render
+from django.utils.safestring import SafeString
+from django.utils.translation import get_language, gettext as _
+
+from console.accounts.permissions import administrators_action, page
+from console.demo.process import demo_process
+from console.gateway.access import gateway
+from console.gateway.errors import GatewayError
+from console.gateway.known_addresses import known_addresses
+from console.lib.moment import now_ms
+from console.observe.flow.pages import shared_flow
+from console.observe.history.charts import CLUSTER_CHART
+from console.observe.history.metrics import GROUP, LAG, PUT, TOPIC
+from console.observe.history.pages import chart_row
+from console.observe.history.range import requested_range
+from console.observe.history.reading import collector_state, sparks
+from console.observe.history.series import How, Line
+from console.observe.overview.shared import Shared
+from console.observe.overview.sparks import broker_sparks, sparks_now
+from console.observe.overview.states import Finding, State
+from console.observe.overview.summary import Summary, summarize
+from console.observe.verdicts.reading import current_verdicts
+from console.people.audit.record import change
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+SUMMARY_KEPT_MS = 4_000
+RANGE = "15m"
+
+shared_summary: Shared[Summary] = Shared(SUMMARY_KEPT_MS)
+
+
+@page
+def index(request: HttpRequest) -> HttpResponse:
+    """Show the whole page with the current state, or the history if brokers don't respond."""
+    asked = requested_range(request.GET, now_ms(), RANGE)
+    context: dict[str, Any] = {
+        "time_range": asked,
+        "chart": chart_row(CLUSTER_CHART, "all", asked.query),
+        "flow": SafeString(shared_flow.html(now_ms())),
+    }
+    try:
+        summary = current_summary()
+    except GatewayError as error:
+        context |= {
+            "problem": error,
+            "name": _("Overview"),
+            "collector": collector_state(now_ms()),
+        }
+        return render(request, "overview/gone.html", context, status=503)
+    context |= {
+        "summary": summary,
+        "demo": demo_process.state(),
+        "name_server_first": settings.TREBUCHET_NAMESRV[0],
+    }
+    return render(request, "overview/index.html", context)
+
+
+@page
+def summary(request: HttpRequest) -> HttpResponse:
+    """Show the part that refreshes itself; all viewers share the broker requests."""
+    summary = current_summary()
+    was_empty = request.GET.get("was") == "empty"
+    context = {
+        "summary": summary,
+        "is_refresh": True,
+        "was_empty": was_empty,
+        "demo": demo_process.state(),
+    }
+    response = render(request, "overview/_summary.html", context)
+    if was_empty and not summary.is_empty:
+        # The page for an empty cluster differs, so reload it entirely.
+        response["HX-Refresh"] = "true"
+    return response
+
+
+@administrators_action
+def confirm(request: HttpRequest) -> HttpResponse:
+    """Allow requests to a registered broker, if its name and address are as shown."""
+    broker_name, address = request.POST.get("broker_name", ""), request.POST.get("address", "")
+    names = {"broker": broker_name, "address": address}
+    nodes = gateway().cluster.registered().nodes
+    if not any((node.broker_name, node.address) == (broker_name, address) for node in nodes):
+        messages.error(
+            request,
+            _("Broker %(broker)s is no longer registered at %(address)s, so it wasn't confirmed.")
+            % names,
+        )
+    else:
+        confirm_broker(request, broker_name, address)
+        messages.success(request, _("Broker %(broker)s at %(address)s was confirmed.") % names)
+    return redirect("overview:index")
+
+
+def confirm_broker(request: HttpRequest, broker_name: str, address: str) -> None:
+    """Allow requests to the broker at an address, with an audit entry."""
+    with change(request, "broker.confirm", f"{broker_name} {address}"):
+        known_addresses().confirm(address)
+    shared_summary.forget()
+
+
+def current_summary() -> Summary:
+    """Return the summary, shared between viewers for a short time.
+
+    Raises:
+        GatewayError: no name server responds.
+    """
+    return shared_summary.get(get_language() or "", now_ms(), summarize_now)
+
+
+def summarize_now() -> Summary:
+    brokers = gateway()
+    summary = summarize(brokers.cluster, brokers.topics, brokers.groups)
+    findings = summary.findings
+    collector = collector_state(now_ms())
+    if not collector.is_alive:
+        # Trends aren't being checked: the current readings can be good but getting worse.
+        what = _("The collector isn't sampling, so new issues aren't detected.")
+        findings = (*findings, Finding(State.WARN, what))
+    verdicts = tuple(current_verdicts())
+    known = with_sparks(summary, now_ms())
+    return replace(known, findings=findings, verdicts=verdicts, sparks=sparks_now(now_ms()))
+
+
+def with_sparks(summary: Summary, at_ms: int) -> Summary:
+    """Return the summary with the last hour in each row."""
+    topics = sparks(TOPIC, [row.topic.name for row in summary.topics], Line("", PUT), at_ms)
+    lag = Line("", LAG, How.PEAK)
+    groups = sparks(GROUP, [row.progress.group for row in summary.groups], lag, at_ms)
+    brokers = broker_sparks(at_ms)
+    return replace(
+        summary,
+        topics=tuple(replace(row, spark=topics.get(row.topic.name)) for row in summary.topics),
+        groups=tuple(replace(row, spark=groups.get(row.progress.group)) for row in summary.groups),
+        brokers=tuple(
+            replace(row, spark=brokers.get((row.node.broker_name, row.node.broker_id)))
+            for row in summary.brokers
+        ),
+    )

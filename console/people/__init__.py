@@ -1,0 +1,1 @@
+"""People's pages: accounts, roles, preferences, masking rules, the audit log."""

@@ -1,0 +1,1 @@
+"""Sign-in, people, roles and second steps: pages and commands."""
