@@ -17,8 +17,7 @@ from celery.app.amqp import AMQP
 from celery.signals import setup_logging
 from django.conf import settings
 
-from console.data.pipeline.news import INGEST, MAINTAIN
-from console.data.pipeline.queues import QUEUE
+from console.lib.queues import INGEST, MAINTAIN, QUEUE
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 # A test runs Django's checks. In worker and beat they would load every page, which takes more than

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser, User
 
 OPERATE, LIMITED = "accounts.operate", "accounts.limited"
+QUERY_LAKE = "sql.query_lake"
 
 
 class Role(models.TextChoices):
@@ -97,6 +98,11 @@ def acting_role(account: User | AnonymousUser) -> Role:
 
 def may_administer(account: User | AnonymousUser) -> bool:
     return account.is_authenticated and account.is_staff
+
+
+def may_query(account: User | AnonymousUser) -> bool:
+    """Return whether a person may run SQL queries on the lake."""
+    return account.is_authenticated and (account.is_staff or account.has_perm(QUERY_LAKE))
 
 
 def give_role(account: User, role: Role) -> None:

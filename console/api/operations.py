@@ -21,12 +21,12 @@ from ninja.security import HttpBearer
 
 from console.accounts.permissions import require_administrator, require_operator
 from console.accounts.rights import NotAllowedError, ScopeMissingError, rights_on
+from console.accounts.roles import may_query
 from console.accounts.scopes import has, scope_of
 from console.api.frame import token_on
 from console.api.problems import CONTENT_TYPE, ProblemError, answer, sentence_for, status_of
 from console.api.requestbody import schema_of
 from console.broker.files.rights import require_change_of_any
-from console.data.sql.rights import may_query
 from console.gateway.errors import GatewayError
 from console.observe.history.database import HistoryError
 from console.ui import database

@@ -20,13 +20,13 @@ from analytics.lake.jobs import LakeJobs
 from analytics.lake.writer import ArrowWriter
 from console.celery import INGEST_EVERY_S, app, pipeline_schedule
 from console.data.pipeline import news, standby, tasks as pipeline_tasks, worker
-from console.data.pipeline.queues import ALIVE_KEY, QUEUE, UNACKNOWLEDGED_KEY
 from console.data.pipeline.session import Session, session
 from console.data.pipeline.tasks import ingest, maintain
 from console.data.reports import tasks
 from console.data.reports.models import ReportRun, RunState
 from console.data.sql.scheduled import QUERY_TASK
 from console.lib.moment import now_ms
+from console.lib.queues import ALIVE_KEY, INGEST, MAINTAIN, QUEUE, UNACKNOWLEDGED_KEY
 from console.processes import children_of, start_ticks
 from tests.analytics.lake.lakes import Lake, put_offsets
 from tests.analytics.store_builder import StoreBuilder
@@ -74,7 +74,7 @@ def fake(settings: Settings, builder: StoreBuilder) -> None:
     settings.TREBUCHET_ANALYTICS_COMMAND = COMMAND
 
 
-def wanted(task: str = news.INGEST) -> bool:
+def wanted(task: str = INGEST) -> bool:
     return news.is_wanted(task, {"broker": BROKER}, now_ms())
 
 
@@ -110,10 +110,10 @@ def test_maintenance_follows_batches_and_the_days(
 ) -> None:
     jobs = LakeJobs(lake.place, ArrowWriter)
     jobs.ingest(lake.source)
-    after_batch = wanted(news.MAINTAIN)
+    after_batch = wanted(MAINTAIN)
     jobs.maintain()
-    tidy = wanted(news.MAINTAIN)
-    tomorrow = news.is_wanted(news.MAINTAIN, {}, now_ms() + 86_400_000)
+    tidy = wanted(MAINTAIN)
+    tomorrow = news.is_wanted(MAINTAIN, {}, now_ms() + 86_400_000)
 
     assert (after_batch, tidy, tomorrow) == (True, False, True)
 
@@ -127,7 +127,7 @@ def test_a_lake_that_cannot_go_on_is_left_alone_for_minutes(lake: Lake) -> None:
 
     assert not wanted()
     later = now_ms() + news.ERROR_LEFT_ALONE_MS + 1000
-    assert news.is_wanted(news.INGEST, {"broker": BROKER}, later)
+    assert news.is_wanted(INGEST, {"broker": BROKER}, later)
 
 
 def test_without_a_lake_nothing_of_it_is_sent_and_reports_are(

@@ -17,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
-from console.data.lake.status import LakeStatus
+from console.data.pipeline.lake_status import LakeStatus
 from console.data.reports.models import ReportRun, RunState
 from console.lib.moment import now_ms
 from console.observe.alerts.models import Alert, Channel, Message, Rule

@@ -14,11 +14,12 @@ from django.contrib.auth.models import Group
 from django.core.management import call_command
 from django.urls import reverse
 
+from console.accounts.roles import may_query
 from console.data.sql import charts, views
 from console.data.sql.desk import Desk, DeskError, tables
 from console.data.sql.models import QueryRun, SavedQuery
 from console.data.sql.notifications import result_of
-from console.data.sql.rights import RightError, checked, covers, give, may_query, take, topics_of
+from console.data.sql.rights import RightError, checked, covers, give, take, topics_of
 from console.data.sql.runs import Column, new_run, run_of
 from console.data.sql.scheduled import perform
 from console.data.sql.values import shown

@@ -13,8 +13,7 @@ import pytest
 from celery import Celery
 
 from analytics.java import require_java
-from console.data.pipeline.news import INGEST
-from console.data.pipeline.queues import QUEUE
+from console.lib.queues import INGEST, QUEUE
 from console.processes import children_of
 from deploy.brokers import broker_file, cluster
 from deploy.machine import java, redis_server

@@ -14,7 +14,7 @@ import yaml
 from django.utils import timezone
 
 from broker_core.protocol.codes import RequestCode
-from console.data.lake.status import LakeStatus
+from console.data.pipeline.lake_status import LakeStatus
 from console.data.reports.models import ReportRun, RunState
 from console.gateway.remote.brokers import RemoteBrokers
 from console.gateway.remote.samples import RemoteSamples

@@ -14,7 +14,7 @@ from ninja import Schema
 from console.api.operations import Need, operation
 from console.api.problems import ProblemError
 from console.api.schemas import Limit
-from console.data.lake.status import status
+from console.data.pipeline.lake_status import status
 from console.data.sql import right_views, views
 from console.data.sql.desk import tables
 from console.data.sql.models import SAVED_MAX, SavedQuery, visible_to

@@ -11,8 +11,8 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 
 from console.accounts.permissions import page
-from console.data.lake.status import SILENT_MS, status
-from console.data.sql.rights import may_query
+from console.accounts.roles import may_query
+from console.data.pipeline.lake_status import SILENT_MS, status
 from console.lib.moment import now_ms
 
 if TYPE_CHECKING:

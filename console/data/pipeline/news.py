@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
+from console.lib.queues import INGEST, MAINTAIN
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-INGEST, MAINTAIN = "console.pipeline.ingest", "console.pipeline.maintain"
 RECORD_SIZE_BYTES = 4
 # How long to wait before retrying a lake that failed.
 ERROR_LEFT_ALONE_MS = 300_000

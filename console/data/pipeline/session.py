@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 
 from broker_core.environment import without_secrets
-from console.data.lake.status import environment
+from console.data.pipeline.lake_status import environment
 from console.processes import identity, memory_of_session
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from console.data.pipeline.queues import ALIVE_KEY, ALIVE_SECONDS, QUEUE, UNACKNOWLEDGED_KEY
+from console.lib.queues import ALIVE_KEY, ALIVE_SECONDS, QUEUE, UNACKNOWLEDGED_KEY
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -17,9 +17,9 @@ from django.conf import settings
 from kombu.exceptions import OperationalError
 
 from console.celery import app
-from console.data.pipeline.news import INGEST, MAINTAIN
+from console.data.pipeline.program import program
 from console.data.pipeline.session import SessionError, session
-from console.data.reports import catalog
+from console.lib.queues import INGEST, MAINTAIN
 
 if TYPE_CHECKING:
     from celery import Task
@@ -97,7 +97,7 @@ def do(words: list[str]) -> bool:
         logger.info("%s", line.decode("utf-8", "replace").rstrip())
 
     try:
-        with session.job(catalog.program(), ["lake", *words, "--lake", settings.TREBUCHET_LAKE]):
+        with session.job(program(), ["lake", *words, "--lake", settings.TREBUCHET_LAKE]):
             while session.pid is not None and not _end_of(events):
                 session.read(READ_SECONDS, on_event, on_log)
             while session.read(0, on_event, on_log):

@@ -22,9 +22,9 @@ from celery.signals import worker_ready
 from django.conf import settings
 
 from console.celery import app
-from console.data.pipeline.queues import ALIVE_KEY, ALIVE_SECONDS, QUEUE
 from console.data.pipeline.session import session
 from console.data.pipeline.standby import AFTER_WORK, WORKER
+from console.lib.queues import ALIVE_KEY, ALIVE_SECONDS, QUEUE
 
 # `__name__` is __main__ when run as a program.
 logger = logging.getLogger(WORKER)

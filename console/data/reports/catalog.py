@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +18,7 @@ from django.core.cache import cache
 from django.utils.translation import gettext as _
 
 from broker_core.environment import without_secrets
+from console.data.pipeline.program import program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -239,12 +239,6 @@ def words(report: Report, parameters: Mapping[str, Any], out: Path) -> list[str]
 def lake_state() -> Path | None:
     """Return the state path of a lake in S3, or None for a directory, which includes its state."""
     return Path(settings.TREBUCHET_DATA) / "lake" if "://" in settings.TREBUCHET_LAKE else None
-
-
-def program() -> list[str]:
-    """Return the command for the analytics program, without arguments."""
-    given = getattr(settings, "TREBUCHET_ANALYTICS_COMMAND", None)
-    return list(given) if given else [sys.executable, "-m", "analytics"]
 
 
 def _identity() -> tuple[object, ...]:

@@ -22,8 +22,8 @@ from kombu.exceptions import OperationalError
 
 from broker_core.environment import without_secrets
 from console.celery import app
-from console.data.pipeline.queues import ALIVE_KEY
 from console.data.reports import catalog
+from console.lib.queues import ALIVE_KEY
 
 REDIS_TIMEOUT_S = 0.5
 WORKER_TIMEOUT_S = 1.0

@@ -20,6 +20,7 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 
 from console.celery import REPORT_SECONDS_MAX
+from console.data.pipeline.program import program
 from console.data.pipeline.session import SessionError, session
 from console.data.reports import catalog, progress, results
 from console.data.reports.models import (
@@ -129,7 +130,7 @@ class Runner:
         words = self._words()
         self._out.mkdir(parents=True, exist_ok=True)
         try:
-            with session.job(catalog.program(), words):
+            with session.job(program(), words):
                 self._run.process = session.identity()
                 self._memory = session.memory()
                 self._watch()

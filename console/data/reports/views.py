@@ -20,6 +20,7 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.permissions import operators_action
 from console.accounts.rights import rights_on
+from console.accounts.roles import may_query
 from console.data.reports import catalog, health, results, visibility
 from console.data.reports.forms import ParametersForm, StartForm
 from console.data.reports.message_links import MessageLinks
@@ -39,7 +40,6 @@ from console.data.reports.presenting import (
 from console.data.reports.runner import parquet_path
 from console.data.reports.scope import scope
 from console.data.reports.tasks import queue
-from console.data.sql.rights import may_query
 from console.observe.alerts import fonts, rasters
 from console.observe.alerts.pictures import series_label
 from console.people.audit.models import Entry

@@ -9,7 +9,7 @@ from django.core.exceptions import PermissionDenied
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from console.data.sql.rights import may_query
+from console.accounts.roles import may_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,10 +18,9 @@ from console.data.sql.models import QueryRight
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from django.contrib.auth.models import AnonymousUser, User
+    from django.contrib.auth.models import User
     from django.db.models import QuerySet
 
-PERMISSION = "sql.query_lake"
 TOPICS_MAX = 50
 PATTERN = re.compile(r"[%|\w*-]{1,127}", re.ASCII)
 
@@ -31,10 +30,6 @@ Topics = tuple[str, ...] | None
 
 class RightError(Exception):
     """A right is invalid; the text is a sentence."""
-
-
-def may_query(user: User | AnonymousUser) -> bool:
-    return user.is_authenticated and (user.is_staff or user.has_perm(PERMISSION))
 
 
 def topics_of(user: User) -> Topics:

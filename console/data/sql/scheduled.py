@@ -15,11 +15,12 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 from django_celery_beat.models import PeriodicTask
 
+from console.accounts.roles import may_query
 from console.data.reports import schedules
 from console.data.reports.models import QUEUED_SECONDS_MAX
 from console.data.sql.desk import SENTENCE_CHARACTERS_MAX, Desk, DeskError
 from console.data.sql.models import RUN_MS_MAX, QueryRun, SavedQuery
-from console.data.sql.rights import may_query, topics_of
+from console.data.sql.rights import topics_of
 from console.data.sql.runs import new_run
 from console.lib.moment import now_ms
 
@@ -162,6 +163,12 @@ def forget_old_runs(query: SavedQuery) -> None:
     """Keep only a query's newest runs."""
     for oldest in query.runs.values_list("pk", flat=True)[RUNS_KEPT - 1 : RUNS_KEPT]:
         query.runs.filter(pk__lt=oldest).delete()
+
+
+def completed_since(query: SavedQuery, since_ms: int) -> QuerySet[QueryRun]:
+    """Return the completed runs since a time, oldest first."""
+    done = query.runs.filter(state=QueryRun.State.DONE, ended_ms__gte=since_ms)
+    return done.order_by("ended_ms")
 
 
 def current_run(query: SavedQuery, now: datetime) -> QueryRun | None:

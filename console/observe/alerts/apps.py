@@ -10,3 +10,10 @@ class AlertsConfig(AppConfig):
 
     name = "console.observe.alerts"
     label = "alerts"
+
+    def ready(self) -> None:
+        """Show when alerts fired and ended on charts."""
+        from console.observe.alerts.marks import alert_marks
+        from console.observe.history.additions import provide_marks
+
+        provide_marks(alert_marks)

@@ -12,9 +12,9 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.utils.translation import gettext, gettext_lazy as _
 
-from console.data.sql.scheduled import scheduled_queries
 from console.observe.alerts.models import Channel, Preferences, Rule, Window
 from console.observe.alerts.observing import MISSING_MINUTES_MAX
+from console.observe.alerts.queries import queries
 from console.observe.alerts.series import SERIES
 from console.observe.alerts.targets import TargetError, parsed
 from console.observe.alerts.windows import MINUTES_MAX, zones
@@ -116,7 +116,7 @@ class RuleForm(RuleModelForm):
             self.fields[name].required = False
         query = self.fields["query"]
         assert isinstance(query, forms.ModelChoiceField)
-        query.queryset = scheduled_queries()
+        query.queryset = queries().scheduled()
         series = self.fields["series"]
         assert isinstance(series, forms.ChoiceField)
         kinds: dict[str, list[tuple[str, str]]] = {}

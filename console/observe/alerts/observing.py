@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.data.sql.scheduled import current_run
 from console.observe.alerts.life import MISSING_MS_MAX, UNKNOWN_MS_MAX, Sign, Terms
 from console.observe.alerts.models import Rule
+from console.observe.alerts.queries import queries
 from console.observe.alerts.series import SERIES
 from console.observe.alerts.windows import is_about
 from console.observe.history.metrics import BROKER, Subject
@@ -116,8 +116,10 @@ def what_of(rule: Rule) -> str:
 def of_query(rule: Rule, now_ms: int) -> tuple[dict[Key, Seen], Sign]:
     """Return the sign of a query's last run: HOLDS if it returned rows, else CLEAR."""
     query = rule.query
-    run = None if query is None else current_run(query, datetime.fromtimestamp(now_ms / 1_000, UTC))
-    if query is None or run is None:
+    if query is None:
+        return {}, Sign.UNKNOWN
+    run = queries().last_run(query, datetime.fromtimestamp(now_ms / 1_000, UTC))
+    if run is None:
         return {}, Sign.UNKNOWN
     sign = Sign.HOLDS if run.rows else Sign.CLEAR
     subject = Subject(QUERY, "", query.name)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.data.sql.models import QueryRun
 from console.gateway.answers import MASTER_ID
 from console.observe.alerts.life import Life, Sign, Stage, step
 from console.observe.alerts.models import Rule
 from console.observe.alerts.observing import MISSING_SLOTS, QUERY, is_meant, sign_of, terms_of
+from console.observe.alerts.queries import queries
 from console.observe.alerts.series import SERIES
 from console.observe.history import metrics
 from console.observe.history.metrics import Subject
@@ -78,9 +78,8 @@ def of_runs(rule: Rule, now_ms: int) -> Preview:
     query = rule.query
     if query is None:
         return Preview([], 0, 0)
-    done = query.runs.filter(state=QueryRun.State.DONE, ended_ms__gte=first * MINUTE_MS)
     signs = [Sign.UNKNOWN] * SLOTS
-    for run in done.order_by("ended_ms"):
+    for run in queries().completed_since(query, first * MINUTE_MS):
         at = max(0, (run.ended_ms or 0) // MINUTE_MS - first)
         signs[at:] = [Sign.HOLDS if run.rows else Sign.CLEAR] * len(signs[at:])
     found = list(lives(rule, Subject(QUERY, "", query.name), signs, first, 1))

@@ -18,13 +18,13 @@ from console.accounts.permissions import (
     administrators_page,
     page,
 )
-from console.data.sql.scheduled import scheduled_queries
 from console.lib.moment import now_ms
 from console.observe.alerts.evaluator import end_all
 from console.observe.alerts.forms import RuleForm
 from console.observe.alerts.models import RULES_MAX, Alert, Rule
 from console.observe.alerts.notices import announce
 from console.observe.alerts.preview import preview
+from console.observe.alerts.queries import queries
 from console.observe.alerts.series import SERIES
 from console.observe.alerts.wording import number
 from console.observe.history.access import history_store
@@ -84,7 +84,7 @@ def create(request: HttpRequest) -> HttpResponse:
         messages.error(request, _("You already have %(count)d rules.") % {"count": RULES_MAX})
         return redirect("alerts:rules")
     query = request.GET.get("query", "")
-    wanted = scheduled_queries().filter(pk=int(query)) if QUERY_NUMBER.fullmatch(query) else None
+    wanted = queries().scheduled().filter(pk=int(query)) if QUERY_NUMBER.fullmatch(query) else None
     found = None if wanted is None else wanted.first()
     if found is None:
         return edited(request, Rule())

@@ -8,11 +8,11 @@ from urllib.parse import urlencode
 from django.urls import reverse
 
 from console.lib.moment import now_ms
+from console.observe.history.additions import issues_about
 from console.observe.history.charts import OF_KIND
 from console.observe.history.metrics import GROUP, QUEUE, TOPIC, QueuePlace
 from console.observe.history.range import requested_range
 from console.observe.history.reading import collector_state
-from console.observe.verdicts.reading import verdicts_about
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,5 +63,5 @@ def history_context(
             chart_row(chart, name, asked.query) for chart in (*OF_KIND[kind], *more)
         ],
         "collector": collector_state(now),
-        "verdicts": verdicts_about(kind, name) if kind != QUEUE else [],
+        "verdicts": issues_about(kind, name) if kind != QUEUE else [],
     }

@@ -13,12 +13,11 @@ from django.utils.translation import gettext as _, ngettext
 from console.accounts.permissions import page
 from console.lib.csv_file import csv_lines
 from console.lib.moment import now_ms
-from console.observe.alerts.marks import alert_marks
+from console.observe.history.additions import marks_of
 from console.observe.history.charts import CHARTS
 from console.observe.history.metrics import BROKER, CLUSTER, QUEUE, QueuePlace
 from console.observe.history.range import EARLIER, requested_range
 from console.observe.history.reading import Mark, chart_data, collector_state
-from console.observe.marks.setting import deployment_marks
 from console.people.audit.models import Entry
 
 if TYPE_CHECKING:
@@ -54,9 +53,7 @@ def chart_points(request: HttpRequest, kind: str, slug: str, name: str) -> dict[
     asked = requested_range(request.GET, now_ms())
     data = chart_data(chart, name[:NAME_CHARACTERS_MAX], asked)
     state = collector_state(asked.now_ms)
-    alerts = alert_marks(kind, name, asked.low_ms, asked.high_ms)
-    deployed = deployment_marks(asked.low_ms, asked.high_ms)
-    shown_marks = (Mark(*each) for each in (*alerts, *deployed))
+    shown_marks = (Mark(*each) for each in marks_of(kind, name, asked.low_ms, asked.high_ms))
     changed = changes(kind, name, asked)
     marks = sorted([*data.marks, *changed, *shown_marks])[:MARKS_MAX]
     return {

@@ -10,3 +10,10 @@ class MarksConfig(AppConfig):
 
     name = "console.observe.marks"
     label = "marks"
+
+    def ready(self) -> None:
+        """Show marks on charts."""
+        from console.observe.history.additions import provide_marks
+        from console.observe.marks.setting import deployment_marks
+
+        provide_marks(lambda kind, name, low_ms, high_ms: deployment_marks(low_ms, high_ms))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from django.conf import settings
 
-from console.data.lake.status import LakeStatus, status
+from console.data.pipeline.lake_status import LakeStatus, status
 from console.data.reports import health
 from console.lib.moment import now_ms as wall_ms
 from console.observe.scraping.families import gauge, one, seconds

@@ -10,3 +10,10 @@ class VerdictsConfig(AppConfig):
 
     name = "console.observe.verdicts"
     label = "verdicts"
+
+    def ready(self) -> None:
+        """Show issues next to the charts of their subject."""
+        from console.observe.history.additions import provide_issues
+        from console.observe.verdicts.reading import verdicts_about
+
+        provide_issues(verdicts_about)

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from console.data.lake.status import environment
+from console.data.pipeline.lake_status import environment
 
 
 class Command(BaseCommand):
