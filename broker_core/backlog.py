@@ -15,7 +15,8 @@ T = TypeVar("T")
 
 
 class Backlog(Generic[T]):
-    """Processes items at once, until a turn of the loop has done enough; then in order, later.
+    """Processes items immediately until a loop turn has done enough work, and the rest in later
+    turns.
 
     An item that is already waiting is processed once. `serve` returns how much work an item was, in
     the caller's units; a turn ends with the item that reaches `at_once`. Event loop only.

@@ -141,7 +141,7 @@ class Broker:
         return announcement(self.foundation, self.naming)
 
     def _in_order_of_start(self) -> list[Stage]:
-        """Return the storing stages, then the serving ones, then the announcing ones.
+        """Return the stages in start order: storage, then serving, then registration.
 
         When a client finds this broker in a name server, it can connect to it.
         """

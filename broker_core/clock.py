@@ -1,6 +1,6 @@
 """Time, as a parameter.
 
-Nothing else in the broker reads a clock or waits for one, so that tests can drive time.
+Only this module reads a clock or waits, so tests can control time.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class SteadyClock:
 
     def __init__(self, clock: Clock) -> None:
         self._monotonic = clock.monotonic
-        # In this order, so that it is never ahead of an unstepped wall clock.
+        # In this order, the result is never ahead of an unstepped wall clock.
         self._origin_ms = clock.now_ms()
         self._origin = clock.monotonic()
 

@@ -1,6 +1,6 @@
 """CountedLog: rate-limited log lines about events that clients can repeat at will.
 
-The first event about a subject is logged at once. After that there is one line per minute with
+The first event about a subject is logged immediately. After that there is one line per minute with
 their count, as long as events occur.
 """
 
@@ -48,7 +48,7 @@ class CountedLog:
         detail: str = "",
         *values: object,
     ) -> None:
-        """Count an event about a subject; log it now when it is the first one.
+        """Count an event about a subject; log the first event immediately.
 
         The detail, formatted with the values, describes this event: a line with a count has the
         detail of the last event.

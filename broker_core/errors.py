@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class BrokerError(Exception):
-    """Root of the tree; never raised itself."""
+    """Root of the tree; never raised directly."""
 
 
 class ConfigError(BrokerError):
@@ -111,7 +111,7 @@ class RequestRefusedError(BrokerError):
         self.ext_fields: Mapping[str, str] = {} if ext_fields is None else ext_fields
 
     def with_fields(self, ext_fields: Mapping[str, str]) -> Self:
-        """Return this refusal with more ext fields; its own take precedence."""
+        """Return this refusal with more ext fields; its existing fields take precedence."""
         self.ext_fields = {**ext_fields, **self.ext_fields}
         return self
 

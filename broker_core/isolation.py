@@ -1,7 +1,7 @@
 """Isolation: a failing item (a topic, a client, a message) doesn't affect the others.
 
-A loop over many items handles each one within `isolated`, which logs unforeseen errors (a bug, or a
-value that the code doesn't expect), so that the loop continues with the next item.
+A loop over many items handles each one within `isolated`, which logs unforeseen errors (a bug or an
+unexpected value), so that the loop continues with the next item.
 """
 
 from __future__ import annotations

@@ -432,7 +432,7 @@ class FileStorage:
         finally:
             os.close(fd)
         if keep_backup and path.exists():
-            # A hard link to the old text, so that the file itself is never missing.
+            # A hard link to the old text, so the file is never missing.
             backup = path.with_name(path.name + ".bak")
             spare = path.with_name(path.name + ".bak.tmp")
             spare.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """Authorizer: verifies the signature of each request and the permissions it needs.
 
 Source: acl/plain/PlainPermissionManager.java validate, checkPerm (4.9.7).
-Differs: it checks the signature before it looks for the request's resources, so that it never
-parses an unauthenticated body; its remark ends with the reason, without a stack frame.
+Differs: it checks the signature before it looks for the request's resources, so it never parses an
+unauthenticated body; its remark ends with the reason, without a stack frame.
 """
 
 from __future__ import annotations

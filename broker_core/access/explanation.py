@@ -46,7 +46,7 @@ class Decision:
     allowed: bool
     reason: Reason
     rule: str = ""
-    """The line that decides, `key: value`; empty without one."""
+    """The deciding line, `key: value`; empty if no line decides."""
     fresh: bool = False
     """Whether the request must have a fresh signature, which is valid once."""
 

@@ -48,7 +48,7 @@ class Rule(NamedTuple):
     needs: Callable[[RemotingCommand], Iterable[Need]]
     is_admin: bool = False
     is_broker: bool = False
-    """Whether a broker's account is as good as an administrator's."""
+    """Whether brokers' accounts have the same rights here as administrators' accounts."""
     found: str = ""
     """Describes the processor's later check of the message or other object that it finds."""
     is_private: bool = False

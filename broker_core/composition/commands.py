@@ -1,7 +1,7 @@
 """Operator commands: `promote` and `truncate`.
 
-`promote` sends a request to a running broker; a stopped one is promoted in its store directory, so
-that its next start is as a master. `truncate` works only on a stopped broker: its next start cuts
+`promote` sends a request to a running broker; a stopped broker is promoted in its store directory
+and starts as a master the next time. `truncate` works only on a stopped broker: its next start cuts
 the log.
 """
 

@@ -45,7 +45,7 @@ class Foundation:
     address: str
     """The address that clients connect to."""
     store_host: bytes
-    """The same, as in records and message IDs."""
+    """The same address in the form used in records and message IDs."""
     role: Role
     levels: DelayLevels
     bloom: BloomFilter
@@ -123,7 +123,7 @@ def limits_of(configuration: Configuration) -> RemotingLimits:
 
 
 def server_limits_of(configuration: Configuration, *, is_guarded: bool) -> RemotingLimits:
-    """Return the same; if requests need accounts, with lower limits for unauthenticated peers."""
+    """Return a server's limits, lower for unauthenticated peers if requests need accounts."""
     server = configuration.server
     if not is_guarded:
         return limits_of(configuration)

@@ -28,7 +28,7 @@ class Stage:
 
 
 async def start_all(stages: Sequence[Stage]) -> None:
-    """Start the stages one after the other; the first failure ends the start."""
+    """Start the stages one after the other; stop at the first failure."""
     for stage in stages:
         await _run(stage.start)
 

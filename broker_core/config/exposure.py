@@ -18,8 +18,8 @@ def exposure(path: Path, owner: int, mode: int) -> str | None:
     if not mode & OTHERS:
         return None
     name = shlex.quote(str(path))
-    # We may be able to read another user's file only through its group: a private file must be
-    # ours.
+    # Another user's file may be readable only through its group: a private file must belong to this
+    # user.
     user = os.geteuid()
     chown = "" if user in (owner, 0) else f"chown {user} {name} && "
     return (

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class DescribedKey(TypedDict):
-    """A key. `default` None: it has none; `choices` has all valid values if they are fixed."""
+    """A key. `default` is None for a key without a default; `choices` lists the valid values, if
+    fixed.
+    """
 
     key: str
     value: str

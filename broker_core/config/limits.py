@@ -51,7 +51,7 @@ class LimitsConfig:
     consumer_offset_nums_max: int = setting(300_000, low=1, live=True)
     """Consumer offsets, one per queue; each pair of group and topic counts as ten more."""
     unknown_offset_nums_max: int = setting(50_000, low=1, live=True)
-    """The same for groups that don't exist."""
+    """Consumer offsets of groups that don't exist."""
     account_nonce_nums_max: int = setting(50_000, low=1, live=True)
     """Requests with a fresh signature from one account within two minutes."""
     pending_timer_nums_max: int = setting(1_500_000, low=1, live=True)
@@ -69,7 +69,7 @@ class LimitsConfig:
     watcher_nums_max: int = setting(128, low=1, live=True)
     """Connections that follow the live trace."""
     host_watcher_nums_max: int = setting(32, low=1, live=True)
-    """The same, per address. A console needs one."""
+    """Connections from one address that follow the live trace. A console needs one."""
 
 
 LIMITS = LimitsConfig()

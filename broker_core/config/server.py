@@ -34,7 +34,7 @@ class ServerConfig:
     """Per address; this machine's own addresses don't count, since tools and proxies run here."""
     server_stranger_connections_max: int = setting(2_000, low=1, high=100_000)
     server_stranger_connections_per_host_max: int = setting(256, low=1, high=100_000)
-    """The same with aclEnable, for connections without an authenticated request so far."""
+    """The limit with aclEnable for connections without an authenticated request so far."""
     ha_proxy_protocol_enable: bool = False
     """Whether each connection must begin with a PROXY header (versions 1, 2)."""
     proxy_protocol_trusted: str = setting("", check=checks.networks)

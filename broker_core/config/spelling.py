@@ -1,4 +1,4 @@
-"""Finds the known name that was probably meant by a misspelled one."""
+"""Suggests the known name closest to a misspelled name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 CHARACTERS_PER_TYPO = 4
-"""Allows one typo for every this many characters of a name."""
+"""Characters of a name for each allowed typo."""
 TYPOS_MAX = 2
 NAME_CHARACTERS_MAX = 100
 

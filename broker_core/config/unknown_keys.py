@@ -19,7 +19,7 @@ def is_known(key: str) -> bool:
 
 
 def unknown_key(key: str, consequence: str = "") -> str:
-    """Return a sentence about an unknown key, with the key that was probably meant.
+    """Return a sentence about an unknown key, with the most similar known key.
 
     `consequence` continues it, such as " is ignored".
     """

@@ -1,4 +1,4 @@
-"""DueTimes: when the messages of one level are due, by a clock that can't be stepped.
+"""DueTimes: when the messages of a level are due, by a clock that can't be stepped.
 
 A ConsumeQueue unit of SCHEDULE_TOPIC_XXXX has the due time by the wall clock of the put. A broker
 that starts later, or another broker, uses it. While this process runs the wall clock may be

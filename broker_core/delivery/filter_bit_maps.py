@@ -39,8 +39,8 @@ class RegisteredFilter(Protocol):
 class FilterBitMaps:
     """Computes bitmaps with the filters that `filters_of` returns for a topic. Event loop only.
 
-    Filters of offline groups are included, because a group that comes back relies on the bitmaps
-    computed in the meantime.
+    Filters of offline groups are included, because a returning group relies on the bitmaps computed
+    in the meantime.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Parked pulls: pulls that found no message and wait for one or for their timeout.
+"""Parked pulls: pulls that found no message and wait for a message or their timeout.
 
 Source: broker/longpolling/PullRequestHoldService.java (4.9.7).
 Differs: a parked pull whose filter skipped the arrivals remembers how far it looked, so that the

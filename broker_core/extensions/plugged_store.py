@@ -120,7 +120,7 @@ def _calls_of(port: MessagePort) -> MessageCalls:
 
 
 class _Text(Mapping[str, str]):
-    """Properties that keep their original text, so that it needn't be encoded again."""
+    """Properties that keep their original text, which saves encoding it again."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -137,7 +137,7 @@ class _Text(Mapping[str, str]):
 
 
 class _StorePort:
-    """The store itself, as the innermost plug-in sees it."""
+    """The store as the innermost plug-in calls it."""
 
     def __init__(
         self, calls: MessageCalls, dispatchers: list[tuple[str, OnDispatch]], failures: Failures

@@ -67,8 +67,8 @@ class TransactionListener(Protocol):
         """Have the producer asked; return whether it was.
 
         ask() sends CHECK_TRANSACTION_STATE to a connected producer of the group, and returns False
-        if there is no such producer. The listener may also ask by other means, or not at all this
-        time; the check is counted in any case. An exception is logged once and counted; the
-        producer is then asked unless it was already.
+        if there is no such producer. The listener may also ask by other means, or skip this round;
+        the check is counted in either case. An exception is logged once and counted; the producer
+        is then asked unless it was already.
         """
         ...

@@ -7,10 +7,10 @@
            consumequeue_ext/<topic>/<queue id>/00000000000000000000    enableConsumeQueueExt
            index/20261121084457391                 local time of creation
            checkpoint  abort  lock  config/*.json
-           quarantine.json                         ours: damaged ranges of the log
-           deletedTopics.json                      ours: log offsets where deleted topics ended
-           epoch.json                              ours: the masters that wrote the log
-           diverged/<from>-<to>-<digest>/          ours: data cut from a former master's log
+           quarantine.json                         Trebuchet: damaged ranges of the log
+           deletedTopics.json                      Trebuchet: log offsets where deleted topics ended
+           epoch.json                              Trebuchet: the masters that wrote the log
+           diverged/<from>-<to>-<digest>/          Trebuchet: data cut from a former master's log
 
 Source: store/config/StorePathConfigHelper.java, common/UtilAll.java offset2FileName (4.9.8).
 """

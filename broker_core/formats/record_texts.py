@@ -47,7 +47,9 @@ class Pieces(NamedTuple):
     sizes: Ints
 
     def first_odd_row(self, count: int) -> int:
-        """Return the first row with an empty piece or two pieces; `count` if there's none."""
+        """Return the first row with an empty piece or two pieces; `count` if every row has one
+        piece.
+        """
         is_odd = self.sizes == 0
         is_odd[1:] |= self.rows[1:] == self.rows[:-1]
         return min(count, int(self.rows[int(is_odd.argmax())])) if is_odd.any() else count

@@ -1,7 +1,7 @@
 """Call the handlers of remoting requests on behalf of RocketMQ 5's clients.
 
-So every message goes into and out of the store the same way in both protocols, with the same
-checks, hooks, statistics, traces and waits.
+Both protocols store and read messages in the same way, with the same checks, hooks, statistics,
+traces and waits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ReceiveMessage: lease messages to a consumer, at once or when they arrive.
+"""ReceiveMessage: lease messages to a consumer, immediately or when they arrive.
 
 Source: proxy/grpc/v2/consumer/ReceiveMessageActivity.java,
 ReceiveMessageResponseStreamWriter.java (5.3.3).

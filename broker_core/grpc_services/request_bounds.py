@@ -1,7 +1,7 @@
 """Limit the size of a request apart from its large field.
 
-Reading a message of a few MiB costs nothing if it is one body, but the same bytes as empty fields
-are millions of objects. So a long message is scanned before it is decoded.
+Reading a message of a few MiB is cheap if it is a single body, but the same bytes as empty fields
+become millions of objects. So a long message is scanned before it is decoded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The table of RPC methods, and the code that all calls share.
 
-Every call is decoded, its caller is identified, and its answer has a status, whatever happens.
+Every call is decoded, its caller is identified, and its answer always has a status.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def _unary(
         except (MemoryError, ProtobufError, CallRefusedError):
             raise
         except Exception as error:  # noqa: BLE001
-            # Every answer must have a status, whatever went wrong.
+            # Every answer must have a status, even after an unexpected error.
             return failed(error)
 
     return handle

@@ -1,7 +1,7 @@
 """Comparison: a slave's log must be a prefix of its master's before replication starts.
 
-The part that goes beyond is saved aside (`divergence`), then the broker restarts and cuts it:
-recovery cuts the log, while nothing else reads the files. Data after a hole that a start found is
+The diverging part is saved to another directory (`divergence`), then the broker restarts and
+recovery cuts the log, before anything else reads the files. Data after a hole that a start found is
 treated the same way: the master sends all of it again. Nothing is cut for a master without epochs,
 a real RocketMQ, because either of the two logs may be the right one. There the operator decides,
 with `python -m broker_core truncate`.
@@ -63,7 +63,7 @@ class LogComparison:
         self._doubts = 0
 
     async def before_transfer(self, ha_address: str) -> None:
-        """Return when the master at this HA address may be followed.
+        """Return once the master at this HA address may be followed.
 
         Raises:
             ReplicationError: the master must not be followed; the text says why.

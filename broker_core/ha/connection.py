@@ -6,9 +6,9 @@ that no page fault stops the loop. The amount buffered in the transport is bound
 reading sets the pace.
 
 Source: store/ha/HAConnection.java (4.9.8).
-Differs: a report beyond the sent data, or below the previous report, ends the connection; so does a
-slave that reads nothing for haHousekeepingInterval. A slave that asks for deleted data is sent the
-start of the log and disconnected, instead of getting heartbeats forever.
+Differs: a report beyond the sent data, or below the previous report, ends the connection; a slave
+that reads nothing for haHousekeepingInterval is disconnected, too. A slave that asks for deleted
+data is sent the start of the log and disconnected, instead of getting heartbeats forever.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ConnectionOwner(Protocol):
         ...
 
     def sent_everything(self) -> None:
-        """Handle that there is nothing to send until the log grows."""
+        """Handle a slave that has the whole log; sending continues when the log grows."""
         ...
 
     def disconnected(self, connection: HaConnection, reason: str) -> None:

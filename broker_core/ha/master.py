@@ -261,8 +261,8 @@ class HaMaster(Service):
         try:
             peer, address = listening.accept()
         except OSError:
-            # The peer is gone, or no descriptors are free: then the kernel keeps the connection
-            # waiting.
+            # The peer has disconnected, or no descriptors are free; the kernel then keeps the
+            # connection waiting.
             return
         peer.setblocking(False)
         host = str(address[0])

@@ -231,7 +231,7 @@ class MetadataSync(Service):
         self._known_topics = set(wrapper.topic_config_table)
 
     async def _topics_of(self, master_addr: str) -> RemotingCommand:
-        """Ask at the VIP port, as RocketMQ does; if nothing listens there, at the other."""
+        """Ask at the VIP port, as RocketMQ does; if nothing listens there, ask at the main port."""
         host, port = split_address(master_addr)
         vip_address = f"{f'[{host}]' if ':' in host else host}:{port - VIP_PORT_STEP}"
         fields = {WITH_DELETED_TOPICS: "true"}

@@ -6,7 +6,7 @@ put before its epoch is recorded, and a kill at any step leaves either a slave o
 master: epoch.json decides.
 
 While the old master may be alive, only `force` promotes: otherwise two masters would accept
-messages, and readers would lose the old one's messages when it comes back.
+messages, and readers would lose the old master's messages when it returns.
 """
 
 from __future__ import annotations

@@ -61,9 +61,9 @@ class SlaveState(NamedTuple):
     failures: int
     """Number of consecutive failed connections."""
     reason: str
-    """Why the last connection failed; empty if none failed."""
+    """Why the last connection failed; empty if no connection has failed."""
     local_address: str
-    """The local end of the connection, as the master sees it; empty without one."""
+    """The local address of the connection, as the master sees it; empty while disconnected."""
 
 
 class HaSlave(Service):

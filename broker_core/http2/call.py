@@ -23,7 +23,8 @@ DRAINED_BYTES = 256 * 1024
 class Call:
     """The call passed to a handler. Event loop only.
 
-    After the call has ended, its methods do nothing, because nobody is waiting for the answer.
+    After the call has ended, its methods do nothing, because the client no longer waits for the
+    answer.
 
     Attributes:
         connection: the connection that carries the call.

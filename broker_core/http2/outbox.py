@@ -1,7 +1,7 @@
-"""Send one connection's frames: control frames at once, DATA as far as the windows allow.
+"""Send one connection's frames: control frames immediately, DATA as far as the windows allow.
 
-The frames of one loop turn are sent in one write. An answer that fits in the windows is sent at
-once; the rest of a longer one waits in its call's queue, and waiting calls take turns.
+The frames of one loop turn are sent in one write. An answer that fits in the windows is sent
+immediately; the rest of a longer one waits in its call's queue, and waiting calls take turns.
 """
 
 from __future__ import annotations

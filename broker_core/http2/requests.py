@@ -63,7 +63,7 @@ class Requests:
             Http2ConnectionError: the block or the stream identifier is wrong.
             Http2StreamError: the request is malformed, or there are too many streams.
         """
-        # Decode first, whatever happens to the stream: both sides' tables must stay the same.
+        # Decode first, even if the stream is refused: both sides' tables must stay the same.
         self.decoded(stream_id, flags, self.decoder.decode(block))
 
     def decoded(self, stream_id: int, flags: int, headers: dict[str, str]) -> None:

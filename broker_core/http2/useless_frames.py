@@ -1,6 +1,6 @@
 """Limit frames that cost work and carry no data.
 
-They are used in attacks: rapid reset (CVE-2023-44487) and floods of settings, empty frames and
+Attackers use them: rapid reset (CVE-2023-44487) and floods of settings, empty frames and
 priorities (CVE-2019-9515, 9518, 9513). Ordinary clients stay far below the limit.
 """
 

@@ -83,7 +83,7 @@ def listen_at_path(path: str, limits: ListenerLimits) -> socket.socket:
         if _is_left_behind(path):
             Path(path).unlink()
         one.bind(path)
-        # Before anybody can connect, which requires the call below.
+        # Before any client can connect, which requires the call below.
         Path(path).chmod(0o600)
         one.listen(limits.backlog)
     except OSError:
@@ -200,7 +200,7 @@ class Listener(Service):
         try:
             address = "{}:{}".format(*peer.getpeername()[:2])
         except (OSError, IndexError):
-            # The peer is gone, or it used a unix socket.
+            # The peer has disconnected, or it used a unix socket.
             address = ""
         self._peer_log.report("connection closed", address, reason)
 
@@ -317,7 +317,7 @@ class Greeting:
 
     def start(self) -> None:
         asyncio.get_running_loop().add_reader(self._peer, self._ready)
-        # Most clients send at once: read without waiting for the next turn of the loop.
+        # Most clients send immediately: read without waiting for the next turn of the loop.
         self._ready()
 
     def close(self) -> None:

@@ -2,8 +2,8 @@
 
 Each connection limits its own bytes and stops reading when it holds too many. That doesn't limit
 thousands of connections, so they share a budget. When half of it is used, connections stop reading
-sooner. When all of it is used, the process drops the connection whose peer keeps the most bytes
-waiting, by sending a long frame slowly or by not reading its answers.
+sooner. When the whole budget is used, the process drops the connection whose peer keeps the most
+bytes waiting, by sending a long frame slowly or by not reading its answers.
 """
 
 from __future__ import annotations

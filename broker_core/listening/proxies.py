@@ -1,7 +1,7 @@
 """The peers whose PROXY headers the broker trusts.
 
-A header claims an address, which decides about allow lists and limits. So a header is only as good
-as its sender: the broker serves no peers except the trusted proxies.
+Allow lists and limits depend on the address in the header, and any peer could claim any address. So
+the broker serves only the trusted proxies.
 """
 
 from __future__ import annotations

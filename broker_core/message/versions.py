@@ -6,7 +6,7 @@ Source: common/MQVersion.java (5.3.3), where the enum order defines the numbers.
 from __future__ import annotations
 
 V4_1_0_SNAPSHOT = 232
-"""From here on each minor version has patches 0 to 9, each a snapshot and a release."""
+"""From here on, each minor version has patches 0 to 9, and each patch a snapshot and a release."""
 V5_0_0 = 413
 V5_9_9 = 611
 PER_MINOR = 20

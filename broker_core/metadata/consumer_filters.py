@@ -35,7 +35,7 @@ E = TypeVar("E")
 CHARS_PER_FILTER = 256
 """This many characters of an expression use about as much memory as a filter without one."""
 DEAD_AT_LOAD_MS = 30_000
-"""After a start, every group counts as gone for this long, until its first heartbeat."""
+"""After a start, every group counts as offline for this long, until its first heartbeat."""
 
 
 class BloomFilterData(msgspec.Struct, rename="camel", kw_only=True):
@@ -250,11 +250,12 @@ class ConsumerFilters(Generic[E]):
         return found is not None
 
     def follow(self, topics: Mapping[str, TopicFilters]) -> None:
-        """Copy the master's filters that are newer than ours, or missing here.
+        """Copy the master's filters that are newer than this broker's, or missing here.
 
         A filter with the same version but another expression was changed by an administrator there.
 
-        A filter's birth time is never before our last message: earlier bitmaps lack its bits.
+        A filter's birth time is never before this broker's last message: earlier bitmaps lack its
+        bits.
         """
         for one in [one for topic in topics.values() for one in topic.group_filter_data.values()]:
             old = self.find(one.topic, one.consumer_group)

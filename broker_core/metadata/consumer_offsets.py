@@ -139,8 +139,8 @@ class ConsumerOffsets:
         An offset only moves forward, unless the master's own moved back since the last call, which
         is a reset. A pair of group and topic that the master has deleted since then is removed.
 
-        The first table of a master with leases replaces this one: an offset of ours may be beyond a
-        message whose lease only a former master had.
+        The first table of a master with leases replaces this one: one of this broker's offsets may
+        be past a message whose lease only a former master had.
 
         Differs: RocketMQ copies every table as is, and deletes nothing.
         """
@@ -345,7 +345,9 @@ def _bounded(offset: int) -> int:
 
 
 def _merged(queues: dict[int, int], own: dict[int, int], before: dict[int, int]) -> dict[int, int]:
-    """Return the offsets of a pair, from the master's, ours, and the master's previous ones."""
+    """Return the merged offsets of a pair: the master's, this broker's, and the master's previous
+    offsets.
+    """
     merged = {
         queue_id: offset
         if offset < before.get(queue_id, offset)

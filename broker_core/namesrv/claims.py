@@ -90,7 +90,7 @@ class Claims:
     ) -> None:
         """Refuse a different cluster for the name of a live broker.
 
-        A master may move its set; slaves whose master is gone follow a new master.
+        A master may move its set; slaves whose master has disconnected follow a new master.
         """
         if data.cluster == identity.cluster_name:
             return

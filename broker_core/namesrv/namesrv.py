@@ -41,7 +41,8 @@ class Entrance:
     tls: TlsGate | None = None
     proxies: TrustedProxies | None = None
     guard_handlers: Callable[[dict[int, Handler]], dict[int, Handler]] | None = None
-    """Adds access control to the handlers that change something; None lets everybody change."""
+    """Adds access control to the handlers that change something; None allows changes by any client.
+    """
     budgets: Budgets | None = None
     """Budgets shared with the other servers of this process; None creates separate budgets."""
 

@@ -364,7 +364,7 @@ class NameServerProcessor:
         return request.answer(ResponseCode.SUCCESS)
 
     def update_config(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """UPDATE_NAMESRV_CONFIG: change keys of NamesrvConfig, all or nothing.
+        """UPDATE_NAMESRV_CONFIG: change all of the given keys of NamesrvConfig, or none.
 
         Answers SUCCESS; NO_PERMISSION for any other key; SYSTEM_ERROR for a bad value.
         Differs: RocketMQ lets anyone who connects change any key but two, paths included.

@@ -1,7 +1,7 @@
 """Keep this broker registered with name servers.
 
-The broker registers at startup, periodically, and at once when a topic changes: over the wire with
-outside name servers, with a direct call at the embedded one. Shutdown unregisters the broker.
+The broker registers at startup, periodically, and immediately when a topic changes: over the wire
+with outside name servers, with a direct call at the embedded one. Shutdown unregisters the broker.
 
 Source: broker/out/BrokerOuterAPI.java, broker/BrokerController.java (4.9.7).
 """
@@ -181,9 +181,8 @@ class BrokerRegistration(Service):
     def register_soon(self, broker_name: str) -> None:
         """Query the name servers again after a notice that a broker's master has changed.
 
-        Anybody can send such a notice, so only the name servers' answers count, and they are
-        queried
-        at most once a second.
+        Any client can send such a notice, so only the name servers' answers count, and they are
+        queried at most once a second.
         """
         is_ours = broker_name == self._identity.broker_name and self._is_slave
         if is_ours and self._notice_timer is None and self._name_servers:
@@ -262,7 +261,7 @@ class BrokerRegistration(Service):
         return self._identity.broker_id != MASTER_ID
 
     def _master_changed(self, broker_name: str) -> None:
-        """Read the new master from the embedded name server at once."""
+        """Read the new master from the embedded name server immediately."""
         if self._is_started and broker_name == self._identity.broker_name:
             assert self._routes is not None
             self._apply_master([self._routes.master_of(broker_name)])
@@ -312,7 +311,7 @@ class BrokerRegistration(Service):
             "haServerAddr": self._identity.ha_server_addr,
             "compressed": "true" if self._terms.is_compressed else "false",
             "bodyCrc32": str(body_crc32(body)),
-            # Ours; RocketMQ's name server ignores it.
+            # Trebuchet's own field; RocketMQ's name server ignores it.
             "epoch": str(self._terms.epoch()),
         }
         request = RemotingCommand.request(RequestCode.REGISTER_BROKER, fields, body)

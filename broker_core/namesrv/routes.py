@@ -4,10 +4,10 @@ A broker stays registered until it unregisters, its connection closes, or it is 
 Only masters (ID 0) register queues.
 
 A registration belongs to the connection that made it. While that connection is open and not silent,
-nobody else can register the same name and ID from another address, or the same address as another
-broker, without proof of identity. The same registration over another connection is allowed, because
-a broker may come back before the loss of its first connection is noticed; it then belongs to both,
-either may change it, and it ends with the last one.
+other peers need proof of identity to register the same name and ID from another address, or the
+same address as another broker. The same registration over another connection is allowed, because a
+broker may return before the loss of its first connection is noticed. The registration then belongs
+to both connections: either can change it, and it ends with the last connection.
 
 Invariant: a broker name is in `_brokers` if and only if one of its addresses is in `_live`.
 Source: namesrv/routeinfo/RouteInfoManager.java (4.9.7).

@@ -1,9 +1,9 @@
 """Lease messages to consumers, and end or change the leases.
 
-When a concurrent group leases messages, its consumer offset moves past them at once, and the leases
-record the open messages. An ordered group's offset stays at the first open message of a queue. So
-the offset means the same for pull consumers, mqadmin and lag: no message after it was delivered,
-and no message before it is lost.
+When a concurrent group leases messages, its consumer offset moves past them immediately, and the
+leases record the open messages. An ordered group's offset stays at the first open message of a
+queue. So the offset means the same for pull consumers, mqadmin and lag: no message after it was
+delivered, and no message before it is lost.
 
 Source: broker/processor/PopMessageProcessor.java, AckMessageProcessor.java,
 ChangeInvisibleTimeProcessor.java (5.3.3).
@@ -120,7 +120,7 @@ class PopEngine:
     def acknowledge(self, key: QueueKey, handle: Handle, offsets: Container[int]) -> Outcome:
         """End the leases of a handle whose offsets are in `offsets`.
 
-        Returns DONE if at least one lease ended, GONE if there was none, and UNWRITABLE if the
+        Returns DONE if at least one lease ended, GONE if no lease existed, and UNWRITABLE if the
         store refused the record, which keeps every lease.
 
         Raises:

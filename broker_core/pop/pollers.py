@@ -1,8 +1,7 @@
-"""Pops that found no message and wait for one until their timeout.
+"""Pops that found no message and wait for a message until their timeout.
 
-Unlike a pull, a pop waits for all queues of a topic and for the group's retries. Puts pay nothing
-for this: the watchers of the queues are in the table of parked pulls, which every put checks
-anyway.
+Unlike a pull, a pop waits for all queues of a topic and for the group's retries. This adds no cost
+to puts: the watchers of the queues are in the table of parked pulls, which every put checks anyway.
 
 Source: broker/longpolling/PopLongPollingService.java (5.3.3).
 Differs: retries wake the pops of their group.

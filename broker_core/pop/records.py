@@ -1,8 +1,8 @@
 """Records of the revive log: leases, and their ends.
 
 `ck`, `ack` and `bAck` have 5.3.3's format, so that a 5.3.3 broker can start on the store. `order`
-and `orderAck` are ours: RocketMQ writes the batches of ordered groups to a file every five
-seconds.
+and `orderAck` are Trebuchet's own: RocketMQ writes the batches of ordered groups to a file every
+five seconds.
 
 Source: store/pop/PopCheckPoint.java, AckMsg.java, BatchAckMsg.java (5.3.3).
 """
@@ -37,7 +37,7 @@ class CheckpointRecord(msgspec.Struct, gc=False, frozen=True):
     start_offset: int = msgspec.field(name="so")
     topic: str = msgspec.field(name="t")
     suspend: bool | msgspec.UnsetType = msgspec.UNSET
-    """Ours, and only written when true; 5.3.3 skips the key and counts the attempt."""
+    """Trebuchet's own key, only written when true; 5.3.3 skips it and counts the attempt."""
 
 
 class AckRecord(msgspec.Struct, gc=False, frozen=True):

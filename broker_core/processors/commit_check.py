@@ -48,7 +48,7 @@ class CommitCheck:
     def refusal(
         self, group: str, topic: str, queue_id: int, offset: int, connection: Connection
     ) -> Refusal | None:
-        """Return why a client's offset may not be stored, None if it may.
+        """Return why a client's offset can't be stored, or None if it can.
 
         The last message put is the exact limit: no client can have read further. The
         native turn makes the same check for pulls, up to the last readable message.

@@ -153,8 +153,9 @@ class ConsumerTrace:
     ) -> None:
         """Emit the events of a changed consumer offset; `before` is -1 for a first offset.
 
-        Emits an event for each message whose delivery was seen, with the time since then, one for
-        the range before them and one for the range after them, which were filtered or not seen.
+        Emits an event for each message whose delivery was observed, with the time since then. The
+        ranges before, between and after these messages get one event each: their messages were
+        filtered or not observed.
         """
         sample = self.tracer.selection.pulls[topic, group]
         if sample == NONE:

@@ -1,4 +1,4 @@
-"""Heads: look up, in the log, the messages that the recorder knows only by offset."""
+"""Heads: look up, in the log, messages of which the recorder has only the offsets."""
 
 from __future__ import annotations
 

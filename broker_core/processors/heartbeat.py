@@ -377,7 +377,7 @@ def notify_consumer_ids_changed(group: str, connections: list[ClientConnection])
         RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}
     )
     notice.flag |= ONEWAY_FLAG
-    # Encode one frame for all: nobody answers it, so its opaque has no meaning.
+    # Encode one frame for all: the members don't answer it, so its opaque has no meaning.
     frame = notice.encode()
     for connection in connections:
         with isolated("notifying a consumer", connection.remote_address):

@@ -35,7 +35,7 @@ class OffsetsProcessor:
     def query_consumer_offset(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """QUERY_CONSUMER_OFFSET. Answers SUCCESS with offset, or QUERY_NOT_FOUND.
 
-        A group without an offset starts a young queue at its first message, whatever its own
+        A group without an offset starts a young queue at its first message, regardless of its own
         setting: the answer is 0 while the start of the queue is in memory. QUERY_NOT_FOUND strictly
         means "no offset": a 4.9 client treats any other failure the same way and jumps to the end.
         """

@@ -1,4 +1,4 @@
-"""POP requests: lease messages of a queue or a topic, at once or as soon as they arrive.
+"""POP requests: lease messages of a queue or a topic, immediately or as soon as they arrive.
 
 Source: broker/processor/PopMessageProcessor.java, PeekMessageProcessor.java,
 NotificationProcessor.java, PollingInfoProcessor.java (5.3.3).

@@ -1,11 +1,11 @@
-"""Pulls: messages of one queue from an offset on, at once or when they arrive.
+"""Pulls: messages of a queue from an offset on, immediately or when they arrive.
 
 Source: broker/processor/PullMessageProcessor.java (4.9.7). Differs: an offset outside the queue is
 answered and logged, but no event is written to OFFSET_MOVED_EVENT, as in 5.x. A commit in a pull is
 discarded if CommitCheck rejects it, and a client that still reads a deleted topic is directed to
-the first message of the new one. A slave holds a pull from beyond its queue's end for a second if
-the pull may wait; RocketMQ answers at once, and without a master the client repeats the pull in a
-tight loop.
+the first message of the new one. If a pull is past the end of a slave's queue and may wait, the
+slave holds it for a second. RocketMQ answers immediately, and without a master the client repeats
+the pull in a tight loop.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ PARKED_CHARS_MAX = 8 * 1024
 """A pull with longer ext fields doesn't wait, because a parked pull keeps its request."""
 MAX_MSG_NUMS_MAX = 1024
 AHEAD_TIMEOUT_MS = 1_000
-"""How long a slave holds a pull from beyond its queue's end before redirecting it to the master."""
+"""How long a slave holds a pull past its queue's end before redirecting it to the master."""
 
 CODES = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,

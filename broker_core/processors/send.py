@@ -196,7 +196,7 @@ class SendProcessor:
         Answers SUCCESS with msgId, queueId and queueOffset. FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT
         and SLAVE_NOT_AVAILABLE carry the same fields, as the message is stored. SYSTEM_ERROR,
         NO_PERMISSION, TOPIC_NOT_EXIST, MESSAGE_ILLEGAL, SYSTEM_BUSY, SUBSCRIPTION_GROUP_NOT_EXIST
-        or SERVICE_NOT_AVAILABLE mean that it isn't.
+        or SERVICE_NOT_AVAILABLE mean that it isn't stored.
         """
         try:
             if type(request) is SendCommand and (header := request.ext_fields) is not None:

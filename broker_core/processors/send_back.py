@@ -6,7 +6,7 @@ topic. After too many attempts the copy goes to the group's dead-letter topic.
 Source: broker/processor/SendMessageProcessor.java asyncConsumerSendMsgBack (4.9.7). Differs: a half
 message can't be returned, because no consumer ever gets one. With SYNC_FLUSH the answer waits for
 the flush, because the consumer moves on and a power failure would lose the copy; RocketMQ answers
-at once.
+immediately.
 """
 
 from __future__ import annotations

@@ -309,7 +309,7 @@ class SendTrace:
 
 
 def stage_of(table: Mapping[str, str]) -> str:
-    """Return the stage of a send that is stored at once: a replay or a normal send."""
+    """Return the stage of a send that is stored immediately: a replay or a normal send."""
     return "replayed" if PROPERTY_REPLAYED in table else "stored"
 
 

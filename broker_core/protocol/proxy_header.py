@@ -30,7 +30,7 @@ ADDRESSES = {0x11: (4, 12), 0x21: (16, 36)}
 
 
 class ProxyHeader(NamedTuple):
-    """The header's length in bytes, and the client; None if the proxy speaks for itself."""
+    """The header's length in bytes, and the client; None if the proxy sent its own request."""
 
     size: int
     source: tuple[str, int] | None

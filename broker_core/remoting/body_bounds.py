@@ -1,4 +1,4 @@
-"""Limits of the bodies that a handler reads as a whole while the event loop waits.
+"""Limits of the bodies that a handler reads as a whole, blocking the event loop.
 
 Differs: RocketMQ reads a body of any length. A frame may have 16 MiB, and decoding that much
 JSON takes a second.

@@ -80,7 +80,7 @@ class RemotingClient(Service):
     async def request(
         self, address: str, command: RemotingCommand, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> RemotingCommand:
-        """Send a request to "host:port"; return the response, whatever its code.
+        """Send a request to "host:port"; return the response with any code.
 
         `timeout_s` includes connecting and waiting for the response.
 
@@ -120,7 +120,7 @@ class RemotingClient(Service):
         connecting = self._connecting.get(address)
         if connecting is None:
             connecting = asyncio.get_running_loop().create_future()
-            # Retrieve the error, because every waiting caller may be gone by then.
+            # Retrieve the error, because every waiting caller may have been cancelled by then.
             connecting.add_done_callback(_look_at_error)
             self._connecting[address] = connecting
             task = self.spawn(self._connect(address, connecting), name=f"connect to {address}")

@@ -1,7 +1,7 @@
 """An answer that isn't ready yet, without a task or a future of the loop.
 
-A future costs a callback, its context and a turn of the loop for each answer. One flush or one
-slave's report can finish hundreds of sends at once.
+A future costs a callback, its context and a turn of the loop for each answer. A single flush or
+slave's report can finish hundreds of sends.
 """
 
 from __future__ import annotations

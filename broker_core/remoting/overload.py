@@ -3,9 +3,10 @@
 RocketMQ checks the age of the first request in each pool's queue. One event loop has one queue, in
 the kernel: requests that arrive during a long turn of the loop wait about as long as the turn.
 So a timer measures the wait by its own lateness, and counts only the time in which the loop worked:
-refusing helps nobody while the process has no CPU. After two late ticks in a row, Overload refuses
-all requests whose kind has a shorter maximum wait, until the next tick. A refusal costs a third of
-serving, so the loop catches up. A single late tick is a stall that has ended when the timer runs.
+refusing doesn't help while the process gets no CPU time. After two late ticks in a row, Overload
+refuses all requests whose kind has a shorter maximum wait, until the next tick. A refusal costs a
+third of serving, so the loop catches up. A single late tick is a stall that has ended when the
+timer runs.
 
 The page cache counts as busy when a single put, which only copies into a mapping, took longer than
 osPageCacheBusyTimeOutMills; Overload then refuses sends until the next tick. It also refuses them

@@ -32,7 +32,7 @@ class Wire:
     idle connection holds no buffer.
 
     Attributes:
-        plain_requests: gets each frame first; None if there is no such code.
+        plain_requests: gets each frame first; None if no such code is installed.
     """
 
     __slots__ = (

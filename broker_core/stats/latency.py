@@ -51,7 +51,7 @@ class Latency:
         max_ms: maximum latency of a request.
         longest_s: maximum time that a request held the loop since `take_longest_ms`.
         buckets: requests since the start: up to each bound of FINE_MS, and above the last. The
-            native turn counts pulls by itself, as `answered` does.
+        native turn counts pulls directly, as `answered` does.
     """
 
     __slots__ = (

@@ -1,7 +1,7 @@
 """Acknowledgement: decides when a put counts, and answers its sender.
 
-With ASYNC_FLUSH a put counts at once. With SYNC_FLUSH it counts when the log is durable up to its
-end. A SYNC_MASTER also waits until inSyncReplicas brokers, including itself, have it. Only this
+With ASYNC_FLUSH a put counts immediately. With SYNC_FLUSH it counts when the log is durable up to
+its end. A SYNC_MASTER also waits until inSyncReplicas brokers, including itself, have it. Only this
 module implements these rules; other code reads `waits`, receives a PutMessageStatus, or awaits a
 future for one.
 
@@ -96,8 +96,7 @@ class Acknowledgement:
         waits: whether a put may have to wait under the current flush mode and role.
         is_flush_awaited: whether a put counts only after its flush.
         on_promised: called when `promised_where` has moved.
-        promised_where: senders have been answered up to here. A SYNC_MASTER shows nothing beyond
-            it.
+        promised_where: senders have been answered up to here. A SYNC_MASTER shows nothing after it.
         replicated_where: enough slaves have the log up to here; -1 while there are too few slaves.
     """
 

@@ -62,7 +62,7 @@ class Stretch(NamedTuple):
 
 
 class _Chunk:
-    """A piece of the log in a buffer of our own."""
+    """A piece of the log in a private buffer."""
 
     def __init__(self) -> None:
         self.offset = 0

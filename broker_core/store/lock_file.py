@@ -1,4 +1,4 @@
-"""The lock that keeps a second broker, ours or Apache's, out of a store directory.
+"""The lock that keeps a second broker, Trebuchet or RocketMQ, out of a store directory.
 
 Source: store/DefaultMessageStore.java start (4.9.8).
 """

@@ -61,9 +61,9 @@ class MessageStore(Service):
             MessageReader.
         acknowledge: decides when a put counts.
         availability: whether puts are accepted.
-        files, retention, queue_flusher, stats: parts that run by themselves; tests can drive them.
-        replay: checks and dispatches the log data that a slave receives.
-        on_flushed: called when more of the log is durable.
+        files, retention, queue_flusher, stats: parts with their own background tasks; tests can
+        drive them. replay: checks and dispatches the log data that a slave receives. on_flushed:
+        called when more of the log is durable.
     """
 
     def __init__(

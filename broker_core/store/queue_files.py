@@ -39,7 +39,7 @@ class QueueFiles(PutPlace):
         topic, queue_id: the queue that the files belong to.
         dirty: written since the last flush.
         is_new: the directory was created since the last flush.
-        write: the file being written; None without one.
+        write: the file being written, if any.
     """
 
     __slots__ = (

@@ -66,7 +66,7 @@ def queue_of_record(
     queue_id: int,
     commit_log_offset: int,
 ) -> ConsumeQueue | None:
-    """Return the queue of a record; None without one, or if its topic was deleted later."""
+    """Return the queue of a record, or None if it doesn't exist or its topic was deleted later."""
     try:
         name = topic.decode()
     except UnicodeDecodeError:

@@ -49,7 +49,7 @@ class Replay:
     Attributes:
         dispatched_where: the log's records are checked and dispatched up to here.
         doubted_where: where the log was last cut because of an invalid or incomplete record; None
-            if it wasn't.
+        if it was never cut.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class Replay:
         return self._dispatch_one(file, position, limit)
 
     def _pass(self, size: int) -> bool:
-        """Skip the available part of a damaged range; False when nothing of it has arrived."""
+        """Skip the available part of a damaged range; False if no part of it has arrived."""
         if not size:
             return False
         found = DamagedRange(*self._damaged[0], "damaged on the master")

@@ -49,8 +49,8 @@ class Retention(Service):
             expired files, but not files that are deleted because the disk is full.
         may_delete_before: returns whether the log before an offset may be deleted, even on a full
             disk. Pending timers in it have to be moved first.
-        on_expired: called with the deleted messages of a queue: topic, queue_id, the queue_offset
-            of the first and the one after the last.
+        on_expired: called with the deleted messages of a queue: topic, queue_id, the first
+        message's queue_offset and the offset after the last message's.
     """
 
     def __init__(

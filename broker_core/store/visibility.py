@@ -2,7 +2,7 @@
 
 A message is unflushed from its put until it may be read: with SYNC_FLUSH until its flush, with a
 TransientStorePool until its commit, on a SYNC_MASTER until its sender is answered. Otherwise it is
-readable at once.
+readable immediately.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class WarmUp:
         self._is_closed = True
 
     def _submit(self, mapped: MappedFile, position: int) -> None:
-        # One piece at a time, so that other users of the thread don't wait for a whole file.
+        # One piece at a time: other users of the thread mustn't wait for a whole file.
         try:
             self._allocator.submit(self._warm_piece, mapped, position)
         except RuntimeError:

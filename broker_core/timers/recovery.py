@@ -190,6 +190,6 @@ def read_message(store: ReadStore, commit_log_offset: int, size: int) -> Message
 
 
 def due_ms_of(properties: Mapping[str, str]) -> int | None:
-    """Return a pending message's due time, or None if its properties have none."""
+    """Return a pending message's due time, or None if its properties don't contain a due time."""
     text = properties.get(PROPERTY_TIMER_OUT_MS, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 15 else None

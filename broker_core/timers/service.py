@@ -259,7 +259,7 @@ class TimerService(Service):
         found = self._find(handle)
         if found is None:
             return None
-        # The record is written first, so that a failed put changes nothing.
+        # The record is written first: then a failed put changes nothing.
         result = self._put_completion((FinishedTimer(found),))
         if result.status is PutMessageStatus.PUT_OK:
             self._pending.remove(found)
@@ -340,8 +340,8 @@ class TimerService(Service):
     def _first_offset(self) -> int:
         """Return the lowest queue offset that the log still needs; a slave's may be lower.
 
-        A slave gets it from its master's completion records. A RocketMQ master writes none, so its
-        slave keeps no file for timers.
+        A slave gets it from its master's completion records. A RocketMQ master writes no such
+        records, so its slave keeps no file for timers.
         """
         if self.is_loaded:
             return self._first_unfinished()

@@ -1,4 +1,4 @@
-"""Remember which messages groups received while somebody watched.
+"""Remember which messages groups received while a watcher was active.
 
 On the wire an acknowledgement is an offset; this module finds the messages that it covers.
 """

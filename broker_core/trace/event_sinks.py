@@ -44,7 +44,7 @@ class PutSinks(NamedTuple):
 
 
 class EventSinks:
-    """Watches that need no filtering; None where events must be filtered. Event loop only.
+    """The watches that need no filtering, or None where events must be filtered. Event loop only.
 
     Attributes:
         of_pulls: by topic and group.

@@ -1,8 +1,8 @@
 """Flight recorder: keep recent message events in memory within a byte budget.
 
 At the recorder level no object exists per message. A span records which messages of a queue a group
-received within a short time, and when the group's offset moved past them. The messages themselves
-are in the log. Errors and slow puts are kept as individual events; at level "full" every event is.
+received within a short time, and when the group's offset moved past them. The log contains the
+messages. Errors and slow puts are kept as individual events; at level "full" every event is.
 
 With a compiled turn, spans are its own type, and it extends them in a few instructions; this module
 does all other work on spans.

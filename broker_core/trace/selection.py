@@ -1,4 +1,4 @@
-"""Select the plain sends and pulls that somebody watches, so that all others cost nothing."""
+"""Select the plain sends and pulls that are watched, so that all others cost nothing."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class EventSelection:
         self.sample_cache: dict[Any, Any] = {}
 
     def wants(self, topic: str, uniq_key: str | None) -> bool:
-        """Return whether anybody may want to see a message with this key."""
+        """Return whether any watcher may want a message with this key."""
         return _is_in_sample(self.sends[topic], uniq_key)
 
     def wants_of_pulls(self, topic: str, group: str, uniq_key: str | None) -> bool:
-        """Return whether anybody may want to see the delivery of this message to a group."""
+        """Return whether any watcher may want the delivery of this message to a group."""
         return _is_in_sample(self.pulls[topic, group], uniq_key)
 
 

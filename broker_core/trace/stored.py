@@ -1,4 +1,4 @@
-"""Emit the events of messages that the broker stores again or gives up."""
+"""Emit the events of messages that the broker stores again or discards."""
 
 from __future__ import annotations
 

@@ -80,11 +80,11 @@ class Tracer:
     """Collects events on the paths of messages and pushes them to watchers. Event loop only.
 
     Attributes:
-        watching: whether anybody wants events beyond the recorder's own.
+        watching: whether any watcher wants events that the recorder doesn't need.
         on_watching: called when `watching` may have changed.
         recorder: events kept for later.
-        deliveries: deliveries waiting for acknowledgement; empty while nobody watches.
-        followed: messages that will have more events; empty while nobody watches.
+        deliveries: deliveries waiting for acknowledgement; empty without watchers.
+        watched_messages: messages that will have more events; empty without watchers.
         selection: the plain sends and pulls that are wanted.
         event_sinks: watches to which the native turn reports directly. Replaced together with
             `selection`.
@@ -148,7 +148,8 @@ class Tracer:
         return len(self._watches)
 
     def set_level(self, level: str, minutes: int = 0) -> None:
-        """Record nothing, only what watchers want, the recorder's part as well, or everything.
+        """Set the level: record nothing, only watched events, the recorder's events as well, or
+        everything.
 
         FULL lasts for some minutes; then the previous level returns.
         """
@@ -236,7 +237,7 @@ class Tracer:
         """Offer an event to every watcher; call only while `watching`, for errors while `is_on`.
 
         Filters can match all properties; only tags, keys and IDs leave the broker. Returns whether
-        anybody follows the message.
+        any watcher follows the message.
         """
         at_s = self._monotonic()
         table = {} if properties is None else properties

@@ -42,7 +42,7 @@ class Watcher(NamedTuple):
     """Send an encoded batch and return whether the peer keeps up."""
     host: str = ""
     owner: str | None = None
-    """The account, or None for a watch without one."""
+    """The account, or None for a watch without an account."""
     may_see: MaySee | None = None
     """None allows everything."""
 

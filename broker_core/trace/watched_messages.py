@@ -1,4 +1,4 @@
-"""Messages stored while somebody watched, for which more events will follow.
+"""Messages stored while a watcher was active, for which more events will follow.
 
 Flushes and slaves' reports are offsets of the log; this module finds the messages that they cover.
 """
@@ -128,7 +128,7 @@ class WatchedMessages:
         return len(self._backlog)
 
     def stored(self, stored: Stored | Put) -> None:
-        """Follow a message that somebody watches."""
+        """Follow a watched message."""
         self._tracer.emit_noted()
         if len(self.stored_at) >= STORED_MAX:
             for each in list(islice(self.stored_at, FORGOTTEN)):
@@ -151,7 +151,9 @@ class WatchedMessages:
         self._advance(self._disk, commit_log_offset, at_s, together)
 
     def replicated(self, address: str, commit_log_offset: int, at_s: float) -> None:
-        """Emit "replicated" for a slave's new messages; a negative offset means it is gone."""
+        """Emit "replicated" for a slave's new messages; a negative offset means that it has
+        disconnected.
+        """
         self._tracer.emit_noted()
         if commit_log_offset < 0:
             self.slaves.pop(address, None)

@@ -50,7 +50,7 @@ class CheckSettings(NamedTuple):
     interval_ms: int
     check_max: int
     reserved_ms: int
-    """Older transactions are given up, because the log will delete them soon."""
+    """Older transactions are discarded, because the log will delete them soon."""
 
 
 class CheckedHalf(NamedTuple):
@@ -115,7 +115,7 @@ class TransactionCheck(Service):
                     if question is not None:
                         questions.append(question)
             if questions:
-                # The producer answers at once, and its END reads the copy.
+                # The producer may answer immediately, and its END reads the copy.
                 await transactions.until_readable()
             for question in questions:
                 with isolated("preparing a transaction check", question.queue_offset):

@@ -139,7 +139,7 @@ def check_times(properties: Mapping[str, str]) -> int:
 
 
 def immunity_ms(properties: Mapping[str, str]) -> int | None:
-    """Return how long the producer must not be asked, or None if it didn't say."""
+    """Return how long the producer must not be asked, or None if it didn't set a time."""
     return immunity_ms_of(properties.get(names.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS))
 
 

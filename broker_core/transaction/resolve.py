@@ -1,7 +1,7 @@
 """Transactions: undecided half messages, and their outcomes.
 
 An outcome is an op message for the half message. The first outcome is final: a decided half message
-leaves `pending`, and a later END changes nothing.
+is removed from `pending`, and a later END changes nothing.
 
 Commit puts the message to its topic, then the op message. With SYNC_FLUSH it puts the op message
 when the message is durable, because a power cut could otherwise leave the op message alone. A
@@ -90,7 +90,7 @@ class Transactions:
 
     Attributes:
         pending: the undecided half messages, by queue_offset, in order.
-        plain: the native turn puts plain commits by itself, and calls `note_commit`.
+        plain: the native turn puts plain commits directly, then calls `note_commit`.
 
     `on_committed` is called with a half message, its destination topic and queue_id, and the put;
     `on_rolled_back` with a half message.

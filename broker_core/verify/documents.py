@@ -29,7 +29,9 @@ class KnownTopics(NamedTuple):
     names: set[str] | None
     """None if topics.json is missing or damaged."""
     deleted_before: dict[str, int]
-    """Topic -> commit_log_offset below which its records belong to a deleted topic; ours only."""
+    """Topic -> commit_log_offset below which its records belong to a deleted topic; only Trebuchet
+    writes it.
+    """
 
 
 def known_topics(root: Path) -> KnownTopics:
@@ -47,7 +49,7 @@ def known_topics(root: Path) -> KnownTopics:
 
 
 def check_documents(root: Path, ends: Mapping[tuple[str, int], int], report: Report) -> None:
-    """Check that all documents are readable and no consumer offset is beyond its queue's end."""
+    """Check that all documents are readable and no consumer offset is past its queue's end."""
     read: dict[str, Any] = {}
     for name in CONFIG_NAMES:
         path = root / "config" / name

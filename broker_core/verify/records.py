@@ -33,7 +33,7 @@ def parse(record: bytes, offset: int, topic_size_bytes: int) -> Record:
 
     Raises:
         ValueError: the record contradicts itself; the text says how.
-        IndexError: a field extends beyond the record's end.
+        IndexError: a field extends past the record's end.
     """
     sys_flag = integer(record, 36, 4)
     store_timestamp_at = 48 + (20 if sys_flag & 0x10 else 8)

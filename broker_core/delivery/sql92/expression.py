@@ -1,8 +1,8 @@
 """Compiled filter expressions.
 
 An expression is a tree of closures over the properties' `get`. It has three values: True, False,
-and None for unknown. A chain of AND or OR is one closure with a loop, so that depth is the nesting
-of the text.
+and None for unknown. A chain of AND or OR is one closure with a loop, so the depth equals the
+nesting of the text.
 
 Source: filter/expression/*.java (5.3.3).
 """

@@ -27,7 +27,7 @@ _BLANK = "".join(map(chr, range(0x21)))
 
 
 class EvaluationError(Exception):
-    """Java throws here: the message doesn't match, whatever the rest of the expression says."""
+    """Java throws here: the message doesn't match, regardless of the rest of the expression."""
 
 
 class NumberKind(IntEnum):

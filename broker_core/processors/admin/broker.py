@@ -42,8 +42,8 @@ DESCRIBED = "described"
 KEYS_WITHOUT_EFFECT = "keysWithoutEffect"
 """The row of GET_BROKER_CONFIG that lists the keys in the file that have no effect."""
 
-# RocketMQ's thread pools and their queues. This broker has none: a single event loop answers all
-# requests. mqadmin reads these keys.
+# RocketMQ's thread pools and their queues. This broker has no thread pools: a single event loop
+# answers all requests. mqadmin reads these keys.
 NO_QUEUES = {
     "sendThreadPoolQueueSize": "0",
     "sendThreadPoolQueueCapacity": "0",

@@ -66,7 +66,7 @@ class HaAdmin:
         return self._metadata.ends.behind(self._clock.monotonic(), self._max_offset())
 
     def gauges(self) -> dict[str, int | None]:
-        """Return a sample's replication gauges; with several slaves, of the slowest."""
+        """Return a sample's replication gauges; with several slaves, those of the slowest slave."""
         found: dict[str, int | None] = {"epoch": self._epoch()}
         if self._role.is_slave:
             state, behind = self._ha_slave.state(), self.behind_master()

@@ -59,8 +59,8 @@ class MessagesAdmin:
         self._long_answers = long_answers
 
     def query_consume_queue(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
-        """QUERY_CONSUME_QUEUE. Answers SUCCESS with the units, without a body if the index has
-        none; SYSTEM_ERROR if the queue doesn't exist.
+        """QUERY_CONSUME_QUEUE. Answers SUCCESS with the units, without a body if the index has no
+        units; SYSTEM_ERROR if the queue doesn't exist.
 
         Differs: RocketMQ creates a queue by looking at it.
         """

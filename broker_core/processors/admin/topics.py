@@ -128,9 +128,9 @@ class TopicsAdmin:
     def delete(self, request: RemotingCommand, _: Connection) -> Awaitable[RemotingCommand]:
         """DELETE_TOPIC_IN_BROKER. Answers SUCCESS, even if the topic didn't exist.
 
-        Differs: also deletes the topic's consumer offsets, as 5.x does. 4.9 keeps them, so that in
-        a new topic of the same name the groups are beyond the end. Waiting pulls are answered with
-        offset 0 at once; 4.9 keeps them, and their clients skip messages of the new topic.
+        Differs: also deletes the topic's consumer offsets, as 5.x does. 4.9 keeps them, which puts
+        the groups past the end of a new topic with the same name. Waiting pulls are answered with
+        offset 0 immediately; 4.9 keeps them, and their clients skip messages of the new topic.
         """
         topic = fields.text(request.ext_fields, "topic")
         self._refuse_system_topic(topic)
