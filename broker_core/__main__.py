@@ -229,7 +229,7 @@ async def _serve(
 ) -> int:
     """Run a server until SIGTERM or SIGINT, or until it stops; return the exit code.
 
-    A second signal ends the process at once.
+    A second signal ends the process immediately.
     """
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()

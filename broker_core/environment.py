@@ -1,7 +1,8 @@
 """The environment of child processes: the variables they need, without secrets.
 
 Any user who can read a process's /proc entry can read its environment while it lives, and each
-process that it starts inherits it. Secrets are passed in files that only our user may read.
+process that it starts inherits it. Secrets are passed in files that only the broker's user may
+read.
 """
 
 from __future__ import annotations

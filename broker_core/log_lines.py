@@ -2,7 +2,7 @@
 
 The names of groups, clients and brokers are logged, and any of them may contain a newline and a
 fake line, an escape sequence, or a character that reverses the reading direction. The formatter
-escapes the finished line, so that calls of a logger needn't.
+escapes the finished line, so callers of a logger don't have to.
 """
 
 from __future__ import annotations

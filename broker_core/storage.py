@@ -74,7 +74,7 @@ class StorageFile(Protocol):
         ...
 
     def will_need(self, offset: int, length: int) -> None:
-        """Start reading a part, which may extend beyond the end, without waiting for it."""
+        """Start reading a part, which may extend past the end, without waiting for it."""
         ...
 
     def resident(self, mapping: mmap.mmap | bytearray, offset: int, length: int) -> int:
@@ -98,7 +98,7 @@ class StorageFile(Protocol):
         ...
 
     def pwrite(self, offset: int, data: bytes | memoryview) -> None:
-        """Write all of data without holding the interpreter lock; `map` shows it at once."""
+        """Write all of data without holding the interpreter lock; `map` shows it immediately."""
         ...
 
     def fdatasync(self) -> None:

@@ -14,7 +14,7 @@ message's topic, which is known only after reading the message. These rules find
 - Accounts have no permissions on producer groups, and a record has no account: any account that may
   send to the topic of a half message, and names its producer group, may end the transaction.
 
-Source: none; RocketMQ requires only an account.
+Source: Trebuchet's own rules; RocketMQ requires only an account.
 """
 
 from __future__ import annotations

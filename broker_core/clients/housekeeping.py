@@ -48,7 +48,7 @@ class ClientHousekeeping(Service):
         self.spawn_forever(self._clock, self._scan_forever, name="client-housekeeping")
 
     def on_connection_lost(self, connection: ClientConnection) -> None:
-        """Forget a client, at once unless very many leave at the same time."""
+        """Forget a client, immediately unless very many leave at the same time."""
         self._lost.add(connection)
 
     def _forget(self, connection: ClientConnection) -> int:

@@ -85,7 +85,7 @@ def build_peers(foundation: Foundation, naming: NamingParts) -> Peers:
     """Build the client for requests to the other brokers of the set."""
     name_server = naming.name_server
     return Peers(
-        # Only name servers are configured; the brokers' addresses come from them.
+        # Only name servers are configured, and they provide the brokers' addresses.
         outer_client(foundation, trusts=lambda each: each in naming.registration.name_servers),
         set_member(foundation),
         lambda: naming.registration.name_servers,

@@ -51,7 +51,7 @@ def build_following(
         signer=signer_of(foundation),
         limits=client_limits_of(foundation.configuration),
         tls=client_context(tls) if tls.use_tls else None,
-        # The master's address comes from name servers, not from the configuration.
+        # Name servers provide the master's address, not the configuration.
         trusts=lambda _address: False,
     )
     store = storage.store

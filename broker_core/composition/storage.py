@@ -268,11 +268,11 @@ def load_storage(foundation: Foundation, parts: StorageParts) -> None:
 
 
 def lower_offsets(parts: StorageParts) -> None:
-    """Lower consumer offsets beyond the ends of their queues, where new messages would be skipped.
+    """Lower consumer offsets past the ends of their queues, where new messages would be skipped.
 
     The new offset is the end, because a power cut or a promotion removed the messages after it. In
     a topic that was deleted it is the first message, because the offset may be from the former
-    topic. A slave's offsets may be beyond the end: they arrive from its master before the messages.
+    topic. A slave's offsets may be past the end: they arrive from its master before the messages.
     """
     store = parts.store
     deleted = store.deleted_topics()

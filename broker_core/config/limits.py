@@ -59,9 +59,10 @@ class LimitsConfig:
     time.
     """
     parked_pull_nums_max: int = setting(50_000, low=1, live=True)
-    """Pulls waiting for a message. At the limit, a pull without a message is answered at once."""
+    """Pulls waiting for a message. At the limit, a pull without a message is answered immediately.
+    """
     parked_pop_nums_max: int = setting(20_000, low=1, live=True)
-    """Pops waiting for a message. At the limit, a pop without a message is answered at once."""
+    """Pops waiting for a message. At the limit, a pop without a message is answered immediately."""
     pop_lease_nums_max: int = setting(200_000, low=64, live=True)
     """Messages leased by POP consumers. A group may lease half of them."""
     pop_lease_bytes_max: int = setting(48 * MIB, low=MIB, high=4096 * MIB, unit=BYTES, live=True)

@@ -13,7 +13,7 @@ from broker_core.config.setting import setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamesrvConfig:
-    """Switches that UPDATE_NAMESRV_CONFIG may change, since each takes effect at once."""
+    """Switches that UPDATE_NAMESRV_CONFIG may change, since each takes effect immediately."""
 
     product_env_name: str = setting("center", check=checks.name, live=True, has_effect=False)
     """A display name; RocketMQ uses it only with clusterTest."""

@@ -127,7 +127,7 @@ class StoreConfig:
     def is_transient_store_pool_enabled(self) -> bool:
         """Whether messages wait in buffers.
 
-        SYNC_FLUSH needs them in their file at once, and a slave has no messages of its own.
+        SYNC_FLUSH needs them in their file immediately, and a slave doesn't put messages.
         """
         return (
             self.transient_store_pool_enable

@@ -45,7 +45,7 @@ class DelayLevels:
         return len(self.delays_ms)
 
     def delay_ms(self, level: int) -> int:
-        """Return the delay of a level; a level beyond the last has the delay of the last."""
+        """Return the delay of a level; a level above the last has the delay of the last."""
         return self.delays_ms[min(level, self.max_level) - 1]
 
     def defer(

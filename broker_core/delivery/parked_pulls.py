@@ -42,7 +42,7 @@ class Parkable(Protocol):
 
     @property
     def connection(self) -> Hashable:
-        """The connection that the pull came from."""
+        """The connection that sent the pull."""
         ...
 
     @property
@@ -133,7 +133,7 @@ class ParkedPulls:
     def park(
         self, topic: str, queue_id: int, pull: Parkable, timeout_ms: int, chars: int = 0
     ) -> None:
-        """Park a pull until its queue grows beyond its offset or the timeout passes.
+        """Park a pull until its queue grows past its offset or the timeout passes.
 
         `chars` is the length of the pull's expression and other texts; 0 if they are short.
         """

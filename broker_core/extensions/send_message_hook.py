@@ -88,7 +88,7 @@ class SendMessageHook(Protocol):
         Raises:
             AbortProcessError: the message is refused with this code and remark. Later hooks aren't
                 called, nor is `send_message_after` for this message. Java producers try another
-                broker on 1, 14, 16 and 17, and fail at once on 13 (MESSAGE_ILLEGAL).
+                broker on 1, 14, 16 and 17, and fail immediately on 13 (MESSAGE_ILLEGAL).
         """
         ...
 

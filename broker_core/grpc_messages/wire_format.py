@@ -34,7 +34,7 @@ def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Return a 64-bit number and the position after it.
 
     Raises:
-        ProtobufError: it has more than ten bytes, or extends beyond `end`.
+        ProtobufError: it has more than ten bytes, or extends past `end`.
     """
     value = shift = 0
     while True:

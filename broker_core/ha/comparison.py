@@ -68,7 +68,7 @@ class LogComparison:
         Raises:
             ReplicationError: the master must not be followed; the text says why.
         """
-        # An incomplete record may come from another master.
+        # An incomplete record may be from another master.
         replay = self._store.replay
         replay.cut()
         address = self._master_address() or _default_client_address(ha_address)

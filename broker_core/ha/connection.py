@@ -6,7 +6,7 @@ that no page fault stops the loop. The amount buffered in the transport is bound
 reading sets the pace.
 
 Source: store/ha/HAConnection.java (4.9.8).
-Differs: a report beyond the sent data, or below the previous report, ends the connection; a slave
+Differs: a report past the sent data, or below the previous report, ends the connection; a slave
 that reads nothing for haHousekeepingInterval is disconnected, too. A slave that asks for deleted
 data is sent the start of the log and disconnected, instead of getting heartbeats forever.
 """
@@ -298,7 +298,7 @@ class HaConnection(asyncio.Protocol):
         return min(left, TURN_BYTES)
 
     def _pump_again(self) -> None:
-        """Schedule the next turn: at once, or after a pause that leaves room for puts."""
+        """Schedule the next turn: immediately, or after a pause that leaves room for puts."""
         end, now = self._log.committed_where, self._clock.monotonic()
         is_far = end - self.next_offset > HOT_BYTES
         seconds = self._pace.pause(TURN_BYTES, now, end) if is_far else 0.0

@@ -8,8 +8,8 @@ when no broker says which ID is free, it stops and logs how to continue.
 
 If no broker answers, it assumes that it hasn't been replaced, and serves. Two brokers can't do
 better, since a broken network and a dead peer look the same. Messages that both accepted meanwhile
-aren't lost silently, but saved aside when they reconnect (`divergence`); SYNC_MASTER acknowledges
-none of them.
+aren't lost silently, but saved aside when they reconnect (`divergence`); SYNC_MASTER never
+acknowledges such messages.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ class Peers:
         return state
 
     async def states_of(self, addresses: Iterable[str]) -> dict[str, BrokerState]:
-        """Ask several brokers at once; brokers that don't answer are left out."""
+        """Ask several brokers in parallel; omit brokers that don't answer."""
         asked = [
             address for address in dict.fromkeys(addresses) if address != self._own.broker_addr
         ]
@@ -190,7 +190,9 @@ class Peers:
         }
 
     async def registered(self) -> Mapping[int, str] | None:
-        """Return the brokers of this set by ID, from the name servers; None if none answers."""
+        """Return the brokers of this set by ID, from the name servers; None if no name server
+        answers.
+        """
         found: dict[int, str] = {}
         is_known = self._embedded is not None
         tables = [] if self._embedded is None else [self._embedded()]

@@ -1,11 +1,11 @@
 """HaSlave: a slave's HA client, which replicates the master's log.
 
 It connects, reports where its log ends, and appends the data it receives; the store checks and
-dispatches the data at once, and checked data is reported. After a failed connection it waits,
-longer after each consecutive failure, and reconnects.
+dispatches the data immediately, and the slave reports checked data. After a failed connection it
+waits, longer after each consecutive failure, and reconnects.
 
 Source: store/ha/HAService.java HAClient (4.9.8).
-Differs: the first report is sent at once, not after five seconds; a master that is silent for
+Differs: the first report is sent immediately, not after five seconds; a master that is silent for
 haHousekeepingInterval is disconnected; data is checked before it is acknowledged.
 """
 

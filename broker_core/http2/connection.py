@@ -163,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
         outbox.transport.close()
 
     def abort(self) -> None:
-        """Close at once and discard unsent frames."""
+        """Close immediately and discard unsent frames."""
         self.is_stopped = True
         if self.outbox.transport is not None:
             self.outbox.transport.abort()
@@ -280,7 +280,7 @@ class Connection(asyncio.BufferedProtocol):
         return self.held_bytes
 
     def drop(self, reason: str) -> None:
-        """Close at once and log the reason."""
+        """Close immediately and log the reason."""
         self._is_counted = False
         self._log_end(reason)
         self.abort()
@@ -323,7 +323,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self.outbox.is_writable = True
-        # Deferred, because the transport may call this during one of our writes.
+        # Deferred, because the transport may call this during a write.
         asyncio.get_running_loop().call_soon(self._catch_up)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -1,4 +1,4 @@
-"""Header compression (RFC 7541): a decoder with a dynamic table; literals for our answers.
+"""Header compression (RFC 7541): a decoder with a dynamic table; literals for answers.
 
 Each connection has one decoder. It must process every field block of the connection in order,
 including blocks of refused and malformed requests; otherwise its table differs from the peer's.
@@ -17,7 +17,7 @@ from broker_core.http2.codes import ErrorCode
 from broker_core.http2.header_fields import PSEUDO, STATIC, Field, field
 
 TABLE_BYTES = 4096
-"""The default of SETTINGS_HEADER_TABLE_SIZE, which we don't change."""
+"""The default of SETTINGS_HEADER_TABLE_SIZE, which the broker keeps."""
 INTEGER_MAX = (1 << 32) - 1
 
 _INDEXED = 0x80
@@ -53,7 +53,7 @@ class HeaderDecoder:
     __slots__ = ("_dynamic", "_size", "_size_max", "list_bytes", "list_bytes_max", "malformed")
 
     def __init__(self, list_bytes_max: int) -> None:
-        """Drop fields beyond `list_bytes_max` and mark such a list malformed."""
+        """Drop fields above `list_bytes_max` and mark such a list malformed."""
         self.malformed = ""
         self.list_bytes = 0
         self.list_bytes_max = list_bytes_max

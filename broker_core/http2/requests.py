@@ -240,7 +240,7 @@ class Requests:
             self._open_window(call, WINDOW_DEFAULT)
 
     def _let_in(self, call: Call) -> None:
-        """Widen the window of an admitted request to its end and slightly beyond."""
+        """Widen the window of an admitted request slightly past its end."""
         assert call.body is not None
         call.is_waiting = False
         self._open_window(call, call.body.missing_bytes + WINDOW_DEFAULT)

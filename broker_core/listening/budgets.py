@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Budgets:
-    """Shared by all servers of a process, whatever protocol they speak. Event loop only.
+    """Shared by all servers of a process, regardless of their protocol. Event loop only.
 
     Attributes:
         turns: decides when a connection may continue to serve its requests.

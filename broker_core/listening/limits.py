@@ -11,7 +11,8 @@ class StrangerConnectionLimits:
     """Limits of connections on which no account has signed in yet. Immutable."""
 
     connections_max: int = 2_000
-    """More than the kernel queues, because all clients reconnect at once after a restart."""
+    """More than the kernel queues, because all clients reconnect at the same time after a restart.
+    """
     connections_per_host_max: int = 256
     idle_s: float = 30.0
 

@@ -352,7 +352,7 @@ class Greeting:
         self._listener.forget(self)
 
     def _read_proxy_header(self) -> bool:
-        """Read the header off the socket and nothing beyond it; False while it is incomplete."""
+        """Read only the header off the socket; False while it is incomplete."""
         seen = self._peer.recv(PROXY_BYTES_MAX, socket.MSG_PEEK)
         if not seen:
             raise ConnectionResetError("the peer closed the connection")

@@ -28,7 +28,7 @@ class Holder(Protocol):
         ...
 
     def drop(self, reason: str) -> None:
-        """Close at once and log the reason. Must not raise."""
+        """Close immediately and log the reason. Must not raise."""
         ...
 
 

@@ -32,7 +32,7 @@ class TrustedProxies:
         return any(address in network for network in self._networks)
 
     def refusal(self, host: str) -> str | None:
-        """Return the reason to log for a refused peer; None if it needs no line of its own.
+        """Return the reason to log for a refused peer; None if it needs no separate line.
 
         Without a list the broker refuses every peer, and a single warning covers them all.
         """

@@ -1,4 +1,4 @@
-"""Origins: the topic and message that a dead letter comes from.
+"""Origins: the original topic and message of a dead letter.
 
 Source: common/message/MessageConst.java PROPERTY_DLQ_ORIGIN_TOPIC (5.3.3).
 Differs: 5.3.3 reads these properties and never writes them.

@@ -215,7 +215,7 @@ class ConsumerOffsets:
     def lower(
         self, end: Callable[[str, int], int], instead: Callable[[str, int], int] | None = None
     ) -> int:
-        """Lower the offsets beyond the ends of their queues; return how many.
+        """Lower the offsets past the ends of their queues; return how many.
 
         `end` and `instead` are called with a topic and a queue_id. `instead` returns the new
         offset, by default the end.
@@ -315,7 +315,7 @@ class ConsumerOffsets:
 def records_needed(table: Mapping[str, dict[int, int]]) -> list[tuple[str, int, int]]:
     """Return how much of the log the offsets in a table need: topics, queues and their ends.
 
-    Offsets may be beyond leased messages. Without the lease records those messages are lost.
+    Offsets may be past leased messages. Without the lease records those messages are lost.
     """
     suffix = TOPIC_GROUP_SEPARATOR + names.POP_REVIVE_SEEN_GROUP
     return [

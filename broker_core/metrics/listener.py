@@ -1,7 +1,7 @@
 """MetricsListener: a port that serves only GET /metrics.
 
 One request per connection, with time limits for its head and its answer, few concurrent
-connections, and a head of some kilobytes. Input is never parsed beyond the first line.
+connections, and a head of some kilobytes. Only the first line of the input is parsed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Trebuchet's own metrics, beyond RocketMQ's: replication, latencies, damage, the process.
+"""Trebuchet's own metrics, in addition to RocketMQ's: replication, latencies, damage, the process.
 
 Names follow Prometheus: base units, and `_total` for counters.
 """

@@ -197,7 +197,7 @@ class BrokerRegistration(Service):
     def announced(self) -> Awaitable[None] | None:
         """Return an awaitable that ends once each name server has the current table or has failed.
 
-        None without outside name servers, because the embedded one has each change at once.
+        None without outside name servers, because the embedded one has each change immediately.
         """
         if not self._name_servers or not self._is_started:
             return None

@@ -119,7 +119,8 @@ class RouteTable:
 
         The broker's topics that are missing from the table stay, unless the table is complete and
         deleteTopicWithBrokerRegistration is on. With `is_proven`, the broker has an account and
-        takes over its name and address from any other registrant, as does our own process.
+        takes over its name and address from any other registrant, as does the broker in this
+        process.
 
         Raises:
             RequestRefusedError: the name or the address belongs to another broker, another master

@@ -7,7 +7,7 @@ delivered, and no message before it is lost.
 
 Source: broker/processor/PopMessageProcessor.java, AckMessageProcessor.java,
 ChangeInvisibleTimeProcessor.java (5.3.3).
-Differs: a handle without a lease changes nothing; RocketMQ stores whatever a client sends.
+Differs: a handle without a lease changes nothing; RocketMQ stores any handle that a client sends.
 """
 
 from __future__ import annotations

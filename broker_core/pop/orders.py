@@ -26,7 +26,7 @@ class Order:
         times: number of earlier deliveries of each open message, by offset.
         due: end of the lease of each open message in the batch, in monotonic seconds, by offset.
         suspended: offsets whose delivery doesn't count as an attempt: the consumer postponed them.
-        acked: acknowledged offsets beyond `committed`.
+        acked: acknowledged offsets after `committed`.
         attempt_id: the client's ID of the request, which lets it repeat the request.
     """
 
@@ -64,7 +64,9 @@ class Order:
         return max(self.due.values())
 
     def is_dead(self, offset: int, attempt_id: str | None, retries_max: int | None) -> bool:
-        """Return whether a message has used up its redeliveries. A repeated request adds none."""
+        """Return whether a message has used up its redeliveries. A repeated request doesn't count
+        as another delivery.
+        """
         is_repeated = attempt_id is not None and attempt_id == self.attempt_id
         return (
             retries_max is not None

@@ -125,7 +125,7 @@ class AssignmentProcessor:
             return allocate(queues, len(clients), index)
         shared = mode.pop_share_queue_num
         if shared <= 0 or shared >= len(clients) - 1:
-            # Every client pops from all queues; the broker finds those with messages.
+            # Every client pops from all queues; the broker finds the queues with messages.
             return sorted({(broker_name, ALL_QUEUES) for broker_name, _ in queues})
         if len(clients) > len(queues):
             return [queues[index % len(queues)]]

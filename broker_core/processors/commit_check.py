@@ -1,7 +1,7 @@
 """CommitCheck: checks whether a client can have read up to the consumer offset that it commits.
 
-Differs: RocketMQ stores any offset of any topic. An offset beyond the end of a queue makes the
-group skip every message up to it, and makes the group's lag negative.
+Differs: RocketMQ stores any offset of any topic. An offset past the end of a queue makes the group
+skip every message up to it, and makes the group's lag negative.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker_core.store.message_store import MessageStore
 
 SLAVE_BEHIND_MAX = 1 << 40
-"""How far beyond a slave's end an offset may be; the group reads the master, which is ahead."""
+"""How far past a slave's end an offset may be; the group reads the master, which is ahead."""
 
 
 class Refusal(NamedTuple):

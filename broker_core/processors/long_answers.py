@@ -1,8 +1,8 @@
 """Answers about very many queues, groups or offsets, built over several turns of the event loop.
 
 A processor builds such an answer in a generator, which yields after each small piece of work and
-returns the content. Usually it finishes at once. Longer work continues in later turns, one answer
-at a time, and its text is encoded in a thread.
+returns the content. Usually it finishes immediately. Longer work continues in later turns, one
+answer at a time, and its text is encoded in a thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""OffsetCommits: consumer offsets that clients commit, in a pull or a request of its own."""
+"""OffsetCommits: consumer offsets that clients commit, in a pull or a separate request."""
 
 from __future__ import annotations
 

@@ -318,7 +318,7 @@ class PopProcessor:
     def _bodies(
         self, batch: LeasedBatch, popped: PopResult, pop_request: PopRequest
     ) -> list[memoryview | bytes]:
-        """Return the records; those from the retry topic get their original topic and a receipt."""
+        """Return the records; those of a retry topic get their original topic and a receipt."""
         if not batch.is_retry:
             return list(batch.records)
         bodies: list[memoryview | bytes] = []

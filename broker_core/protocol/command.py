@@ -157,7 +157,7 @@ SEND_HEADER_CODES = frozenset(
 
 
 class SendCommand(RemotingCommand, gc=False):
-    """A send in the short form; its ext_fields behave like those of any command."""
+    """A send in the short form; its ext_fields behave like any other command's."""
 
     ext_fields: SendHeader | None = msgspec.field(  # type: ignore[assignment]
         default=None, name="extFields"

@@ -84,7 +84,7 @@ class FrameDecoder:
 
     @property
     def rest(self) -> memoryview | None:
-        """The data fed but not consumed yet, None if empty; don't keep it beyond `settle`."""
+        """The data fed but not consumed yet, None if empty; don't keep it after `settle`."""
         data = self._data
         if data is None or self._at == self._to:
             return None

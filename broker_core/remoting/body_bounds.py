@@ -60,7 +60,7 @@ HEADER_CODES = frozenset(
 def bounded(
     handlers: Mapping[int, Handler], client_bytes_max: Callable[[], int] = lambda: BODY_BYTES_MAX
 ) -> dict[int, Handler]:
-    """Wrap the handlers so that they refuse a body beyond its limit before reading it."""
+    """Wrap the handlers so that they refuse a body above its limit before reading it."""
     return {
         code: each
         if code in MESSAGE_CODES or code in HEADER_CODES

@@ -168,10 +168,10 @@ class Connection(Intake, asyncio.BufferedProtocol):
     ) -> None:
         """Send the frame that a coroutine returns.
 
-        The coroutine runs to its first wait at once, so this work counts towards the turn. Closing
-        the connection doesn't cancel it, because its work may be half done. With too many requests
-        in flight the connection stops reading: once a handler has started a request, the broker
-        can no longer answer "busy".
+        The coroutine runs to its first wait immediately, so this work counts towards the turn.
+        Closing the connection doesn't cancel it, because its work may be half done. With too many
+        requests in flight the connection stops reading: once a handler has started a request, the
+        broker can no longer answer "busy".
         """
         frame_bytes = self._decoder.frame_bytes + ANSWER_BYTES
         try:

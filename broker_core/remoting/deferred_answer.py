@@ -40,7 +40,7 @@ class DeferredAnswer:
         self._listener: Callable[[DeferredAnswer], None] | None = None
 
     def finish(self, outcome: Any) -> None:
-        """Set the outcome and call the listener at once."""
+        """Set the outcome and call the listener immediately."""
         self.outcome = outcome
         self.is_done = True
         if self._listener is not None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ANSWER_BYTES = 64 * 1024
-"""Bytes counted for each answer in progress besides its request: those that a cold pull reads."""
+"""Bytes counted for each answer in progress besides its request: as many as a cold pull reads."""
 TIGHT_BYTES = 64 * 1024
 """While memory is tight, a connection with this many bytes of requests in progress doesn't read."""
 
@@ -104,7 +104,7 @@ class Intake:
         self._abort_since(reason)
 
     def abort(self) -> None:
-        """Close at once and discard unsent frames."""
+        """Close immediately and discard unsent frames."""
         self._decoder.discard()
         self._is_stopped = True
         if self._transport is not None:
@@ -144,7 +144,7 @@ class Intake:
         self._count_unread()
         if self._wire.on_writable is not None:
             self._wire.on_writable(self)
-        # Deferred, because the transport may call this during one of our writes.
+        # Deferred, because the transport may call this during a write.
         self._wait_for_turn()
 
     # Internal.

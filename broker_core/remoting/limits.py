@@ -9,8 +9,9 @@ from broker_core.protocol.frame import FrameLimits
 
 MIB = 1024 * 1024
 REQUESTS = FrameLimits(header_bytes_max=MIB)
-"""Frames of requests. Differs: RocketMQ reads headers of any length. Reading 16 MiB of header
-takes our decoder about 40 ms, and no RocketMQ client sends a header of more than 200 KiB."""
+"""Frames of requests. Differs: RocketMQ reads headers of any length. Decoding 16 MiB of header
+takes about 40 ms, and no RocketMQ client sends a header of more than 200 KiB.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -338,7 +338,9 @@ class Acknowledgement:
             self._unpromised = None
 
     def _promise(self) -> None:
-        """Promise what enough slaves have, or without them, the log that no sender waits for."""
+        """Promise the log that enough slaves have, or without them, the log that no sender waits
+        for.
+        """
         if self._terms is None:
             return
         where = self.replicated_where

@@ -158,7 +158,7 @@ class BulkScan:
 
         Records before dispatch_from are only checked. Later records are also compared with their
         units and the index; units that are missing at the end of a queue are written. `limit` is a
-        position in a file that still grows; nothing beyond it is read.
+        position in a file that still grows; data after it isn't read.
         """
         is_compared = file.file_from_offset + position >= dispatch_from
         wanted = _wanted(file, position, dispatch_from)

@@ -7,7 +7,7 @@ commitIntervalCommitLog. Data in the file survives the process; the flush follow
 A failed write is never retried: as after a failed flush, nothing is acknowledged from then on.
 
 Source: store/CommitLog.java CommitRealTimeService (4.9.8).
-Differs: enough pages are committed at once, not at the next check.
+Differs: enough pages are committed immediately, not at the next check.
 """
 
 from __future__ import annotations

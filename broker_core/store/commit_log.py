@@ -425,7 +425,7 @@ class CommitLog:
         path = self.directory / offset_file_name(file_from_offset)
         file = self._storage.open(path, create=True)
         try:
-            # Set the full length at once: a file of another length would stop a real broker's
+            # Set the full length immediately: a file of another length would stop a real broker's
             # start.
             file.set_size(self.file_size)
             file.allocate(0, self.file_size)

@@ -134,7 +134,7 @@ class ExtReplay:
             queue.ext.cut(end, thorough=True)
 
     def _end(self, queue: ConsumeQueue, ext: ConsumeQueueExt, queue_offset: int) -> int:
-        """Return where the extension of a unit may begin, after those of the units before it."""
+        """Return where the extension of a unit may begin, after the extensions of earlier units."""
         end = self._ends.get(queue)
         if end is not None:
             return end

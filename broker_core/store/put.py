@@ -360,7 +360,7 @@ class MessagePut:
         self.show(queue, end)
 
     def _break_off(self) -> None:
-        """Refuse puts until a restart, whose recovery reads the log as it is.
+        """Refuse puts until a restart; its recovery then repairs the log.
 
         A record may lack its unit at this point, or the bytes after the log's end may not be zeros.
         """

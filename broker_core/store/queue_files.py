@@ -85,7 +85,7 @@ class QueueFiles(PutPlace):
         self.write: MappedFile | None = None
         self._rolled: list[StorageFile] = []
         self._step = ALLOCATE_STEP_MIN
-        # Blocks are reserved up to here, beyond the file being written.
+        # Blocks are reserved up to here, past the file being written.
         self._reserved_to = 0
 
     def directory(self) -> Path:

@@ -149,7 +149,7 @@ class MessageReader:
     def _out_of_range(self, topic: str, queue_offset: int, low: int, high: int) -> GetMessageResult:
         """Return the result for an offset outside the queue.
 
-        Differs: in a recreated topic, an offset beyond the end belongs to the previous topic, and
+        Differs: in a recreated topic, an offset past the end belongs to the previous topic, and
         the result points to the beginning. In RocketMQ it points to the end, and messages
         stored in the meantime are skipped.
         """

@@ -1,4 +1,4 @@
-"""Replay: checks the log data that a slave receives and dispatches it to queues and index at once.
+"""Replay: checks the log data that a slave receives and dispatches it to queues and index.
 
 Records arrive as raw bytes in arbitrary pieces. Each is checked once it is complete: size, magic
 code, log offset, body checksum. PlainReplay dispatches plain records. The code that recovery uses

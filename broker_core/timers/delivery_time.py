@@ -3,7 +3,7 @@
 Source: broker/util/HookUtils.java handleScheduleMessage, transformTimerMessage (5.3.3).
 Differs: the time keeps its milliseconds; RocketMQ rounds it down to a second and subtracts one
 second from whole seconds. A delay in seconds that overflows a Java int is refused; RocketMQ
-computes a time in the past and delivers at once.
+computes a time in the past and delivers immediately.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ finished timers follow, because a restart would have to read them all.
 
 Source: store/timer/TimerMessageStore.java (5.3.3).
 Differs: a message is delivered in its millisecond, never early; RocketMQ uses slots of one
-second. A timer that outlives the log's retention is moved; RocketMQ loses it. A recalled
-message is removed at once; RocketMQ stores a second message that cancels the first one when
-both are due. The broker doesn't read or write RocketMQ's timerwheel and timerlog, but it reads
-its config/timercheck.
+second. A timer that outlives the log's retention is moved; RocketMQ loses it. A recalled message is
+removed immediately; RocketMQ stores a second message that cancels the first one when both are due.
+The broker doesn't read or write RocketMQ's timerwheel and timerlog, but it reads its
+config/timercheck.
 """
 
 from __future__ import annotations

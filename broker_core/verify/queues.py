@@ -165,7 +165,7 @@ class QueueCheck:
             found["messages"] += messages
 
     def _is_deleted(self, record: Record) -> bool:
-        """Return whether a record belongs to a deleted topic; the log keeps those."""
+        """Return whether a record belongs to a deleted topic, whose records stay in the log."""
         if record.offset < self._topics.deleted_before.get(record.topic, 0):
             return True
         names = self._topics.names

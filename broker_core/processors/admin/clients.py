@@ -106,7 +106,7 @@ class ClientsAdmin:
             for connection, member in found.members.items()
             if not only or member.client_id == only
         ]
-        # Query all at once: one silent client would use up the tool's timeout.
+        # Query all in parallel: one silent client would use up the tool's timeout.
         loop = asyncio.get_running_loop()
         asking = []
         one_at_a_time = asyncio.Lock()

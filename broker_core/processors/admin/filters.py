@@ -79,7 +79,7 @@ class FiltersAdmin:
         left. The expression applies from the group's next pulls until a member subscribes again.
         Answers SUCCESS once consumerFilter.json is written; SUBSCRIPTION_PARSE_FAILED with the
         position of a syntax error; TOPIC_NOT_EXIST; SYSTEM_ERROR without enablePropertyFilter, for
-        an invalid name, beyond clientExpressionCharsMax or consumerFilterNumsMax, and when the file
+        an invalid name, above clientExpressionCharsMax or consumerFilterNumsMax, and when the file
         can't be written.
         """
         wanted = read_body(request, _FilterQuery)
