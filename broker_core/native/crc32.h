@@ -1,7 +1,7 @@
 /* CRC-32 as zlib computes it, with carry-less multiplication if the CPU supports it.
 
-   Folding and constants are from Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ"
-   (Intel, 2009). Input below 16 bytes, and the tail, use tables. */
+   Folding and constants are from Gopal et al., "Fast CRC Computation for Generic Polynomials
+   Using PCLMULQDQ" (Intel, 2009). Input below 16 bytes, and the tail, use tables. */
 #ifndef TREBUCHET_CRC32_H
 #define TREBUCHET_CRC32_H
 

@@ -1,4 +1,5 @@
-# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, embedsignature=False
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
+# cython: embedsignature=False
 """The most expensive parts of a gRPC call, compiled: HPACK, the message codec and the frame loop.
 
 The twins are `http2/hpack.py` with `http2/huffman.py` and `http2/header_fields.py`,

@@ -42,6 +42,19 @@ cdef Place* half_place(SendTurn turn, Send* send) except? NULL:
     return place
 
 
+cdef inline uint8_t* put_real_place(uint8_t* to, Text topic, const uint8_t* queue_id,
+                                    Py_ssize_t queue_id_size) noexcept:
+    """Write the properties that name a half message's topic and queue."""
+    memcpy(to, REAL_TOPIC, REAL_TOPIC_SIZE)
+    to += REAL_TOPIC_SIZE
+    memcpy(to, topic.at, topic.size)
+    to += topic.size
+    memcpy(to, REAL_QUEUE_ID, REAL_QUEUE_ID_SIZE)
+    to += REAL_QUEUE_ID_SIZE
+    memcpy(to, queue_id, queue_id_size)
+    return to + queue_id_size
+
+
 cdef bint put_half(SendTurn turn, Send* send, Prepared* found, Bytes body,
                    int64_t body_size) except -1:
     """Put a half message and write its answer if that is plain; return whether it is."""
@@ -105,14 +118,7 @@ cdef bint put_half(SendTurn turn, Send* send, Prepared* found, Bytes body,
     to = turn._begin_record(place, body, body_size, properties_size)
     memcpy(to, turn._scratch, properties.size)
     to = put_part(to + properties.size, turn._cluster)
-    memcpy(to, REAL_TOPIC, REAL_TOPIC_SIZE)
-    to += REAL_TOPIC_SIZE
-    memcpy(to, send.topic.at, send.topic.size)
-    to += send.topic.size
-    memcpy(to, REAL_QUEUE_ID, REAL_QUEUE_ID_SIZE)
-    to += REAL_QUEUE_ID_SIZE
-    memcpy(to, digits, digits_size)
-    to += digits_size
+    to = put_real_place(to, send.topic, digits, digits_size)
     if properties.has_wait:
         memcpy(to, WAIT, WAIT_SIZE)
         memcpy(to + WAIT_SIZE, found.wait, found.wait_size)

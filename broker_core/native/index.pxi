@@ -148,7 +148,9 @@ cdef void put_entry(Entries* to, uint32_t unsigned_hash, int64_t offset,
     slot_number = key_hash % to.slot_num
     slot_at = to.slots + slot_number * INDEX_SLOT
     previous = <int32_t>big32(slot_at)
-    if previous >= to.number or (previous >= to.first and not is_of_slot(to, previous, slot_number)):
+    if previous >= to.number or (
+        previous >= to.first and not is_of_slot(to, previous, slot_number)
+    ):
         previous = 0
     if previous <= 0:
         previous = 0
