@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support import tidy
-from tests.support.sources import ROOT, Source, python_sources, templates
+from tests.support import tidy, tidy_native
+from tests.support.sources import ROOT, Source, native_sources, python_sources, templates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -31,6 +31,9 @@ EXCEPTIONS = {
         "a call of a part costs each message 2 % of its put; a third of the lines is the names of "
         "a record's fields"
     ),
+    ("wide_native_constructors", "broker_core/native/pull_state.pxi", "Span.__init__"): (
+        "the twin of a dataclass, which generates the same parameters"
+    ),
     ("private_touches", "analytics/query/scan.py", "duckdb._sources.arrow"): NO_PUBLIC_SOURCE,
     ("private_touches", "analytics/query/conditions.py", "duckdb._sources.nodes"): NO_PUBLIC_SOURCE,
     ("private_touches", "tests/analytics/query/test_scan.py", "duckdb._sources.nodes"): (
@@ -43,6 +46,14 @@ RULES: tuple[Rule, ...] = (
     tidy.long_modules,
     tidy.long_functions,
     tidy.private_touches,
+)
+NATIVE_RULES: tuple[Rule, ...] = (
+    tidy.long_modules,
+    tidy_native.long_native_functions,
+    tidy_native.long_native_lines,
+    tidy_native.native_banners,
+    tidy_native.undocumented_native_modules,
+    tidy_native.wide_native_constructors,
 )
 
 
@@ -68,6 +79,13 @@ def hold(rule: str, findings: Iterable[Finding]) -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_every_python_file_keeps(rule: Rule) -> None:
     found = [finding for source in python_sources() for finding in rule(source)]
+
+    hold(rule.__name__, found)
+
+
+@pytest.mark.parametrize("rule", NATIVE_RULES, ids=lambda rule: rule.__name__)
+def test_every_compiled_file_keeps(rule: Rule) -> None:
+    found = [finding for source in native_sources() for finding in rule(source)]
 
     hold(rule.__name__, found)
 
@@ -105,6 +123,21 @@ def test_every_package_says_what_it_is_and_nothing_else() -> None:
         (tidy.banners, "# Places ----\n", "banner"),
         (tidy.long_modules, "x = 1\n" * 601, "module"),
         (tidy.long_functions, "class A:\n    def f(self):\n" + "        x = 1\n" * 80, "A.f"),
+        (tidy_native.native_banners, "cdef int x\n    # -- life\n", "banner"),
+        (tidy_native.long_native_lines, "x = 1" + " " * 96 + "\n", "line"),
+        (tidy_native.undocumented_native_modules, "cdef int x = 1\n", "module"),
+        (
+            tidy_native.long_native_functions,
+            "cdef class A:\n    cdef int f(self,\n               int a) except -1:\n"
+            + "        x = 1\n" * 79,
+            "A.f",
+        ),
+        (
+            tidy_native.wide_native_constructors,
+            "cdef class A:\n    def __init__(self, a, int b, c, d, e, f, g, h, i, j, k):\n"
+            "        pass\n",
+            "A.__init__",
+        ),
         (tidy.private_touches, "from broker_core.store.flush import _flush\n", "_flush"),
         (tidy.private_touches, "import unittest._log\n", "unittest._log"),
         (tidy.private_touches, "monkeypatch.setattr(store, '_log', None)\n", "_log"),
@@ -130,6 +163,12 @@ def test_a_rule_finds_what_breaks_it(rule: Rule, text: str, subject: str) -> Non
         (tidy.long_modules, "x = 1\n" * 600),
         (tidy.long_functions, "def f():\n" + "    x = 1\n" * 79),
         (tidy.private_touches, "class A:\n    def __init__(self): self._x = self._y = 1\n"),
+        (
+            tidy_native.long_native_functions,
+            "cdef inline int f() except -1:\n" + "    x = 1\n" * 79 + "\n\ncdef int x\n",
+        ),
+        (tidy_native.undocumented_native_modules, '# cython: x=1\n"""Words."""\n'),
+        (tidy_native.native_banners, "# -1 is what an empty queue answers\n"),
         (tidy.private_touches, "for _ in range(3): pass\n"),
         # QueueFiles, in another module of the same package, is designed as a base class.
         (

@@ -1,6 +1,8 @@
-# PlainReplay, compiled; included by `turn.pyx`. See the twin, `store/plain_replay.py`. Between
-# records it keeps only the state that the twin keeps. Records with a checksum property go to the
-# twin.
+"""PlainReplay, compiled. The twin is `store/plain_replay.py`.
+
+Between records it keeps only the state that the twin keeps. Records with a checksum property go to
+the twin.
+"""
 
 from cpython.buffer cimport PyBUF_SIMPLE
 from libc.stdint cimport int16_t, uint64_t

@@ -53,6 +53,17 @@ def python_sources() -> tuple[Source, ...]:
 
 
 @cache
+def native_sources() -> tuple[Source, ...]:
+    """Return every file of the compiled code: Cython, and C headers."""
+    files = (ROOT / "broker_core" / "native").glob("*.[hp]*")
+    return tuple(
+        Source(file.relative_to(ROOT).as_posix(), file.read_text())
+        for file in sorted(files)
+        if file.suffix in (".pyx", ".pxd", ".pxi", ".h")
+    )
+
+
+@cache
 def source_of_module(name: str) -> Source | None:
     """Return the file of one of our modules, such as `broker_core.store.flush`."""
     path = name.replace(".", "/")
