@@ -88,6 +88,14 @@ def _broker(given: Sequence[str]) -> int:
         "-n", "--namesrvAddr", metavar="LIST", help="name servers, as 127.0.0.1:9876;10.0.0.2:9876"
     )
     parser.add_argument(
+        "--default",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        type=_setting,
+        help="use this value if the file doesn't set the key; can be repeated",
+    )
+    parser.add_argument(
         "-p", "--printConfigItem", action="store_true", help="print all configuration, then exit"
     )
     parser.add_argument(
@@ -98,7 +106,7 @@ def _broker(given: Sequence[str]) -> int:
     )
     options = parser.parse_args(given)
     overrides = {"namesrvAddr": options.namesrvAddr} if options.namesrvAddr else None
-    configuration, errors = load(options.configFile, overrides)
+    configuration, errors = load(options.configFile, overrides, defaults=dict(options.default))
     for error in errors:
         _say(str(error))
     if errors:
@@ -121,6 +129,13 @@ def _broker(given: Sequence[str]) -> int:
         broker.load()
         code = uvloop.run(_serve(broker, broker.announcement, broker.ending))
     return code
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, not {text!r}")
+    return key, value
 
 
 def _namesrv(given: Sequence[str]) -> int:

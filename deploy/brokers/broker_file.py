@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from broker_core.config.lists import PLAIN_ACL
 from broker_core.config.loading import exposed_secrets
 from broker_core.config.properties import parse_properties
 from deploy.install.virtualenv import ROOT
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 TEMPLATE = ROOT / "deploy" / "broker.conf"
 PRINT_TIMEOUT_S = 60
+GRPC_KEY = "grpcListenPort"
+GRPC_PORT = 8081
+"""The port for RocketMQ 5 clients, unless the configuration sets another, or 0 for none."""
 
 
 class BrokerFileError(Exception):
@@ -64,7 +68,7 @@ class BrokerSettings:
             ("haListenPort", self.ha_port, "replication"),
         ]
         if self.grpc_port:
-            used.append(("grpcListenPort", self.grpc_port, "gRPC"))
+            used.append((GRPC_KEY, self.grpc_port, "gRPC clients"))
         if self.namesrv_port is not None:
             used.append(("namesrvListenPort", self.namesrv_port, "name server"))
         return used
@@ -113,14 +117,20 @@ def default_store(data: Path) -> Path:
     return data / "store"
 
 
-def settings(file: Path) -> BrokerSettings:
-    """Ask the broker for its effective settings.
+def command(file: Path, grpc_port: int) -> list[str]:
+    """Return the command that runs a broker, with the gRPC port for a file that sets none."""
+    default = f"{GRPC_KEY}={grpc_port}"
+    return [sys.executable, "-m", "broker_core", "-c", str(file), "--default", default]
+
+
+def settings(file: Path, grpc_port: int = GRPC_PORT) -> BrokerSettings:
+    """Ask the broker for its effective settings; `grpc_port` is for a file that sets none.
 
     Raises:
         BrokerFileError: the broker rejects the file.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "broker_core", "-c", str(file), "-p"],
+        [*command(file, _possible(file, grpc_port)), "-p"],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -148,7 +158,7 @@ def settings(file: Path) -> BrokerSettings:
         advertised=table["brokerIP1"],
         listen_port=int(table["listenPort"]),
         ha_port=int(table["haListenPort"]),
-        grpc_port=int(table["grpcListenPort"]),
+        grpc_port=int(table[GRPC_KEY]),
         namesrv=namesrv,
         console_namesrv=listener if is_led else namesrv,
         namesrv_port=namesrv_port,
@@ -159,6 +169,16 @@ def settings(file: Path) -> BrokerSettings:
         has_accounts=table["aclEnable"] == "true",
         admin_listener=listener,
     )
+
+
+def _possible(file: Path, grpc_port: int) -> int:
+    """Return the port, or 0 if the broker would refuse it because of its access validators."""
+    try:
+        validators = parse_properties(file.read_text(errors="replace")).get("accessValidators")
+    except OSError:
+        # The broker reports the problem.
+        return grpc_port
+    return grpc_port if validators in (None, "", PLAIN_ACL) else 0
 
 
 def _write_with_store(file: Path, text: str, data: Path) -> None:

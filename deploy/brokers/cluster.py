@@ -101,7 +101,8 @@ def _further(name: str, first: BrokerSettings, data: Path, number: int) -> Broke
     else:
         _copy_tables(first, _name_of(name, first), directory / "store")
         _write(file, _first_text(name, first, directory, number) + _lines(naming))
-    return broker_file.settings(file)
+    grpc_port = first.grpc_port + number * PORT_STEP if first.grpc_port else 0
+    return broker_file.settings(file, grpc_port)
 
 
 def _first_text(name: str, first: BrokerSettings, directory: Path, number: int) -> str:

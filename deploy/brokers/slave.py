@@ -64,16 +64,17 @@ def settings(master: BrokerSettings, data: Path, name: str = NAME) -> BrokerSett
         f"# Made from {master.file} at this start.\n" + "".join(f"{line}\n" for line in lines)
     )
     draft.rename(file)
-    return broker_file.settings(file)
+    return broker_file.settings(file, 0)
 
 
 def ports_above(table: Mapping[str, str], other: BrokerSettings, step: int) -> dict[str, str]:
     """Return the ports of a broker that listens `step` above another on this machine."""
     above = {"listenPort": str(other.listen_port + step)}
-    for key in ("metricsListenPort", "grpcListenPort"):
-        port = table.get(key, "").strip()
-        if port.isdecimal() and int(port):
-            above[key] = str(int(port) + step)
+    if other.grpc_port:
+        above["grpcListenPort"] = str(other.grpc_port + step)
+    metrics = table.get("metricsListenPort", "").strip()
+    if metrics.isdecimal() and int(metrics):
+        above["metricsListenPort"] = str(int(metrics) + step)
     return above
 
 

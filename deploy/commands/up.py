@@ -368,6 +368,9 @@ def require_free_ports(asked: Options, brokers: Mapping[str, BrokerSettings]) ->
         if slave.is_one(name):
             purpose = translated("slave (--slave), ten above the broker's listenPort")
             wanted.append((broker.bind_address, broker.listen_port, purpose))
+            if broker.grpc_port:
+                purpose = f"{translated('gRPC clients')} {name} ({broker_file.GRPC_KEY})"
+                wanted.append((broker.bind_address, broker.grpc_port, purpose))
             continue
         whose = "" if name == own_brokers.FIRST else f" {name}"
         wanted += [
@@ -382,15 +385,20 @@ def require_free_ports(asked: Options, brokers: Mapping[str, BrokerSettings]) ->
         also = translated("is also set for the {other}", other=other)
         reason = also if same else ports.why_not(host, port)
         if reason is not None:
-            raise NotStartedError(
-                translated(
-                    "Port {port} of {host}, for the {purpose}, {reason}.",
-                    port=port,
-                    host=host,
-                    purpose=purpose,
-                    reason=reason,
-                )
+            sentence = translated(
+                "Port {port} of {host}, for the {purpose}, {reason}.",
+                port=port,
+                host=host,
+                purpose=purpose,
+                reason=reason,
             )
+            if purpose.endswith(f"({broker_file.GRPC_KEY})"):
+                # It has a default, so perhaps nobody chose it.
+                sentence += " " + translated(
+                    "Set grpcListenPort in {file} to another port, or to 0 to turn it off.",
+                    file=brokers[own_brokers.FIRST].file,
+                )
+            raise NotStartedError(sentence)
 
 
 def prepare(environment: Mapping[str, str]) -> list[str]:
@@ -436,6 +444,11 @@ def summary(
                 f"{one.advertised}:{one.listen_port}",
             )
             for name, one in brokers.items()
+        ),
+        *(
+            (translated("gRPC clients"), f"{one.advertised}:{one.grpc_port}")
+            for one in own_brokers.masters(brokers).values()
+            if one.grpc_port
         ),
         (translated("data"), str(asked.data)),
         *(() if has_java else ((translated("reports"), translated(WITHOUT_JAVA)),)),

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from deploy.brokers import cluster, slave
+from deploy.brokers import broker_file, cluster, slave
 from deploy.install.requirements import ROOT
 from deploy.terminal.translation import language
 
@@ -138,7 +138,7 @@ def own_brokers(own: Mapping[str, BrokerSettings], further: str) -> str:
 
 
 def _broker(name: str, one: BrokerSettings) -> Program:
-    command = [sys.executable, "-m", "broker_core", "-c", str(one.file)]
+    command = broker_file.command(one.file, one.grpc_port)
     # The first includes the name server for the others; a slave needs its master.
     priority = 25 if slave.is_one(name) else 20 if name == cluster.FIRST else 22
     return Program(name, command, priority, stop_seconds=60, is_broker=True)

@@ -30,6 +30,7 @@ SENTENCES = {
 端口：
   Broker 的端口和目录在其配置中设置：FILE，或数据目录中首次启动时写入的 broker.conf；
   其他主节点的在各自目录 brokers/broker-b 等的 broker.conf 中设置。
+  gRPC 客户端连接 grpcListenPort：未设置时为 8081，设为 0 则关闭。
   两套系统各有自己的 --data、--web、listenPort、grpcListenPort 和 namesrvListenPort 即可并行运行。
 
 退出码：
@@ -209,7 +210,10 @@ SENTENCES = {
     "can't be used: {why}": "不可用：{why}",
     "broker": "Broker",
     "replication": "主从复制",
-    "gRPC": "gRPC",
+    "gRPC clients": "gRPC 客户端",
+    "Set grpcListenPort in {file} to another port, or to 0 to turn it off.": (
+        "请在 {file} 中将 grpcListenPort 设为其他端口，或设为 0 以关闭。"
+    ),
     "name server": "NameServer",
     "console": "控制台",
     "slave": "从节点",

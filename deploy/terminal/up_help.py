@@ -26,7 +26,8 @@ environment:
 ports:
   The broker's ports and directories are set in its configuration: FILE, or broker.conf in the data
   directory, which the first start writes. Additional masters have their own broker.conf in
-  brokers/broker-b and so on. Two appliances can run at the same time if each has its own
+  brokers/broker-b and so on. gRPC clients connect to grpcListenPort: 8081 unless it is set, and
+  0 turns it off. Two appliances can run at the same time if each has its own
   --data, --web, listenPort, grpcListenPort and namesrvListenPort.
 
 exit code:

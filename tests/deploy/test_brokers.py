@@ -91,6 +91,43 @@ def test_each_has_a_name_and_ports_and_files_of_its_own(data: Path) -> None:
     assert tables["slave-b"]["brokerRole"] == "SLAVE"
 
 
+def test_each_broker_has_a_grpc_port_unless_its_file_says_otherwise(data: Path) -> None:
+    def ports(**keys: object) -> list[int]:
+        return [
+            one.grpc_port for one in started(data, "--brokers", "2", "--slave", **keys).values()
+        ]
+
+    assert ports() == [8081, 8101, 8091, 8111]
+    assert ports(grpcListenPort=9081) == [9081, 8101, 9091, 8111]
+
+
+@pytest.mark.parametrize(
+    "keys", [{"grpcListenPort": 0}, {"aclEnable": "true", "accessValidators": "own"}]
+)
+def test_no_broker_has_a_grpc_port_that_the_first_does_not_have(
+    data: Path, keys: dict[str, object]
+) -> None:
+    found = started(data, "--brokers", "2", "--slave", **keys)
+
+    assert {one.grpc_port for one in found.values()} == {0}
+
+
+def test_a_masters_file_from_before_grpc_gets_a_port_next_to_the_firsts(data: Path) -> None:
+    own = started(data, "--brokers", "2")["broker-b"].file
+    lines = own.read_text().splitlines(keepends=True)
+    own.write_text("".join(line for line in lines if not line.startswith("grpcListenPort")))
+
+    found = started(data, "--brokers", "2")
+
+    assert found["broker-b"].grpc_port == 8101
+    (program,) = [
+        each
+        for each in programs.chosen(options.parse([], {}), found, None, with_queue=False)
+        if each.name == "broker-b"
+    ]
+    assert program.command[-2:] == ["--default", "grpcListenPort=8101"]
+
+
 def test_a_broker_of_another_name_has_followers_of_its_name(data: Path) -> None:
     found = started(data, "--brokers", "2", brokerName="orders")
 

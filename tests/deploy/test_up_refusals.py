@@ -36,7 +36,7 @@ def refusal(appliance: Appliance) -> str:
     return lines[0]
 
 
-@pytest.mark.parametrize("key", ["listenPort", "namesrvListenPort"])
+@pytest.mark.parametrize("key", ["listenPort", "namesrvListenPort", "grpcListenPort"])
 def test_a_taken_port_of_the_broker_is_named(tmp_path: Path, taken_port: int, key: str) -> None:
     appliance = Appliance(tmp_path)
     appliance.set_keys(**{key: taken_port})
@@ -46,6 +46,8 @@ def test_a_taken_port_of_the_broker_is_named(tmp_path: Path, taken_port: int, ke
     assert f"Port {taken_port} of 127.0.0.1" in line
     assert key in line
     assert "in use" in line
+    if key == "grpcListenPort":
+        assert line.endswith("to another port, or to 0 to turn it off.")
 
 
 def test_a_taken_port_of_the_console_is_named(tmp_path: Path, taken_port: int) -> None:

@@ -42,6 +42,7 @@ class Appliance:
         # A second broker or a slave uses ports at a fixed distance.
         self.port = free_port(above=PORT_STEP)
         self.namesrv_port = free_port()
+        self.grpc_port = free_port(above=PORT_STEP)
         self.file = directory / "appliance.conf"
         self.set_keys()
         self._environment = {
@@ -69,6 +70,7 @@ class Appliance:
             "brokerName": "broker-a",
             "listenPort": self.port,
             "namesrvListenPort": self.namesrv_port,
+            "grpcListenPort": self.grpc_port,
             "mappedFileSizeCommitLog": COMMIT_LOG_BYTES,
             **keys,
         }

@@ -55,6 +55,17 @@ def test_n_wins_over_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "namesrvAddr=127.0.0.1:2\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("text", "port"), [("", 8081), ("grpcListenPort=0\n", 0)])
+def test_the_file_wins_over_a_default(
+    text: str, port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path / "broker.conf", text)
+
+    assert main(["-c", file, "--default", "grpcListenPort=8081", "-m"]) == 0
+
+    assert f"grpcListenPort={port}\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "arguments", [["-n", "nowhere"], ["-c", "/nonexistent.conf"], ["verify", "/nonexistent"]]
 )
