@@ -148,7 +148,7 @@ def test_who_may_not_ask_any_more_is_answered_nothing(query, settings, lost, sen
     if lost == "the lake":
         settings.TREBUCHET_LAKE = ""
     else:
-        call_command("allow_sql", "rita", is_taken=True, stdout=io.StringIO())
+        call_command("allow_sql", "rita", is_revoked=True, stdout=io.StringIO())
 
     sent(scheduled_at(query))
 
