@@ -303,7 +303,7 @@ class OsFile:
         try:
             count = os.preadv(self._fd, [found], offset, os.RWF_NOWAIT)
         except OSError:
-            # Not in memory, or the file system can't tell (such as FUSE): reading may block.
+            # Not in memory, or the file system doesn't report it (such as FUSE): reading may block.
             return None
         return found if count == length else None
 

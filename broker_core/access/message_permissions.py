@@ -38,7 +38,7 @@ WAITING_TOPICS = frozenset(
 
 
 def need_of(message: MessageExt, action: int) -> Need:
-    """Return the permission for an action on a message; a retry topic stands for its group."""
+    """Return the permission for an action on a message; a retry topic represents its group."""
     topic = message.topic
     if topic in WAITING_TOPICS:
         topic = message.properties.get(names.PROPERTY_REAL_TOPIC, topic)

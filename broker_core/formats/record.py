@@ -299,7 +299,7 @@ def examine(
     if end > limit or fixed_to > end:
         raise CorruptRecordError("record", where, f"size {size} does not fit")
     if own_offset != where:
-        raise CorruptRecordError("record", where, f"it says it lies at {own_offset}")
+        raise CorruptRecordError("record", where, f"its offset field says {own_offset}")
     (store_timestamp,) = _TIMESTAMP.unpack_from(view, hosts_from + born_size)
     _, _, body_size = _AFTER_HOSTS.unpack_from(view, fixed_to - _AFTER_HOSTS.size)
     body_to = fixed_to + body_size

@@ -88,7 +88,7 @@ async def find_shared_end(
     if limit < other.min_offset:
         raise ReplicationError(
             f"the master's log begins at offset {other.min_offset}, but this broker's log "
-            f"matches it only up to offset {limit}; the messages in between are gone. Move the "
+            f"matches it only up to offset {limit}; the messages in between are deleted. Move the "
             "store directory away and start again, so that this broker copies the master's log"
         )
     low = max(log.min_offset, other.min_offset)

@@ -149,7 +149,7 @@ class MetadataSync(Service):
         await self._client.shutdown()
 
     def follow(self, master_addr: str) -> None:
-        """Ask this master from now on; if it is None, keep the last known one."""
+        """Ask this master from now on; if it is None, keep the last known master."""
         if master_addr and master_addr not in (self.state.master_addr, self._own_address):
             logger.info("metadata sync started master=%s", master_addr)
             self.state.follow(master_addr)

@@ -112,7 +112,7 @@ def message_received(call: Call, message: bytes) -> None:
 
 
 def half_closed(call: Call) -> None:
-    """Tell a conversation that the client has finished sending."""
+    """Notify a conversation that the client has finished sending."""
     assert call.conversation is not None
     try:
         call.conversation.half_closed()

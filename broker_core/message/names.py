@@ -157,27 +157,27 @@ ORIGIN_PROPERTIES = (PROPERTY_RETRY_TOPIC, PROPERTY_REAL_TOPIC, PROPERTY_DLQ_ORI
 
 
 def is_legal_name(name: str) -> bool:
-    """Tell whether a topic or group has only legal characters and is safe as a directory name."""
+    """Return whether a topic or group has only legal characters and is safe as a directory name."""
     return _LEGAL_NAME.fullmatch(name) is not None
 
 
 def is_retry_topic(topic: str) -> bool:
-    """Tell whether this is a group's retry topic."""
+    """Return whether this is a group's retry topic."""
     return topic.startswith(RETRY_GROUP_TOPIC_PREFIX)
 
 
 def is_dlq_topic(topic: str) -> bool:
-    """Tell whether this is a group's dead-letter topic."""
+    """Return whether this is a group's dead-letter topic."""
     return topic.startswith(DLQ_GROUP_TOPIC_PREFIX)
 
 
 def is_system_topic(topic: str) -> bool:
-    """Tell whether the broker itself uses this topic."""
+    """Return whether the broker itself uses this topic."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 
 def is_not_allowed_send_topic(topic: str) -> bool:
-    """Tell whether clients may not send to this topic."""
+    """Return whether clients may not send to this topic."""
     return topic in NOT_ALLOWED_SEND_TOPICS or topic.startswith(POP_REVIVE_TOPIC_PREFIX)
 
 

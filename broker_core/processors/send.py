@@ -454,7 +454,7 @@ class SendProcessor:
         result: PutMessageResult | PutBatchResult,
         answer: RemotingCommand | bytes,
     ) -> Answer:
-        """Answer once the put counts, or once it is known to have failed."""
+        """Answer once the put counts or has failed."""
 
         put_at = self._clock.monotonic()
         later = PendingSends(self, request, queue_id, result, answer, put_at)

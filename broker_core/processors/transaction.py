@@ -100,8 +100,8 @@ class TransactionProcessor:
         """END_TRANSACTION.
 
         Answers SUCCESS, also when the transaction already had this outcome; SYSTEM_ERROR,
-        MESSAGE_ILLEGAL, SERVICE_NOT_AVAILABLE, or on a slave SLAVE_NOT_AVAILABLE. A producer that
-        doesn't know the outcome yet gets no answer; the broker checks with it later.
+        MESSAGE_ILLEGAL, SERVICE_NOT_AVAILABLE, or on a slave SLAVE_NOT_AVAILABLE. If the producer
+        hasn't decided yet, it gets no answer, and the broker asks it later.
         """
         if self._role.is_slave:
             raise RequestRefusedError(

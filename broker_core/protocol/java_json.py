@@ -339,7 +339,7 @@ def _sort_key(pair: tuple[Any, Any]) -> tuple[int, int, str]:
 
 
 def _is_number_map(value: Mapping[Any, Any]) -> bool:
-    """Tell whether all keys and values are plain ints, as in the big tables of offsets by queue."""
+    """Return whether all keys and values are plain ints, as in big tables of offsets by queue."""
     return set(map(type, value)) == {int} == set(map(type, value.values()))
 
 

@@ -99,7 +99,7 @@ class RemotingClient(Service):
     async def oneway(
         self, address: str, command: RemotingCommand, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> None:
-        """Send a request without a response; the caller can't tell whether it arrives.
+        """Send a request without a response; it may not arrive.
 
         Raises:
             RemotingConnectError: no connection.

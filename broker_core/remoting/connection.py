@@ -91,9 +91,8 @@ class Connection(Intake, asyncio.BufferedProtocol):
     def send(self, command: RemotingCommand | bytes, *, at_once: bool = False) -> None:
         """Send a command or a frame; one write carries everything sent in one turn of the loop.
 
-        A closed connection silently drops it, because the peer is gone. `at_once` sends without
-        waiting
-        for the turn to end; under load, uvloop's transport joins these writes.
+        A closed connection silently drops it, because the peer has disconnected. `at_once` sends
+        without waiting for the turn to end; under load, uvloop's transport joins these writes.
         """
         if self._transport is None:
             return

@@ -157,7 +157,7 @@ class Intake:
         return self.is_writable and not (self._is_crowded or self._is_waiting or self._is_stopped)
 
     def _read_or_pause(self) -> None:
-        """Tell the transport whether to read."""
+        """Make the transport read or stop reading."""
         is_reading = self._is_read_from()
         if is_reading is self._is_reading or not self.is_open:
             return

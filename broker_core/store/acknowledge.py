@@ -229,7 +229,7 @@ class Acknowledgement:
     ) -> asyncio.Future[PutMessageStatus] | None:
         """Return a future for the status of a put, or None when there is nothing to wait for.
 
-        The future completes when the put counts or is known not to.
+        The future completes once the put counts, or once it has failed.
         """
         waiter = _FutureWaiter()
         return waiter.future if self.notify(result, waiter, self._clock.monotonic()) else None

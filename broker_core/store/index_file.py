@@ -244,7 +244,7 @@ class IndexFile:
     def first_number(self, commit_log_offset: int) -> int:
         """Return the number of the first entry of a message at or after an offset.
 
-        Entries that are out of order count as such, because their position can't be known.
+        Entries that are out of order count as such, because their position is unknown.
         """
         offsets = self.entries(1, self.count)["offset"]
         is_wrong = offsets[1:] < offsets[:-1]

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 RETRY_QUEUE_NUMS_MAX = 1024
 RETRY_TIMES_MAX = 1_000_000
 TO_THE_END = -1
-"""The timestamp that stands for the end of a queue."""
+"""The timestamp that means the end of a queue."""
 
 
 class _Reset(NamedTuple):

@@ -130,7 +130,7 @@ def test_a_record_cut_by_zeros_is_none(size: int) -> None:
 
 @pytest.mark.parametrize(
     ("position", "reason"),
-    [(0, "size"), (4, "magic"), (28, "says it lies at"), (88, "checksum")],
+    [(0, "size"), (4, "magic"), (28, "offset field says"), (88, "checksum")],
 )
 def test_damage_is_named(position: int, reason: str) -> None:
     damaged = bytearray(OP_MESSAGE)

@@ -107,7 +107,7 @@ async def test_a_master_whose_log_begins_behind_the_own_end_is_refused() -> None
     ours, theirs, end = await diverged_stores(10, 0, 0)
     expired = range_of(theirs)._replace(min_offset=end + 1, max_offset=end + 1000)
 
-    with pytest.raises(ReplicationError, match="messages in between are gone"):
+    with pytest.raises(ReplicationError, match="messages in between are deleted"):
         await find_shared_end(ours.files.log, end, expired, Asked(theirs.files.log))
     await ours.shutdown()
     await theirs.shutdown()
