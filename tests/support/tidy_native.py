@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from tests.support.sources import Source
 
 COLUMNS_MAX = 100
-FUNCTION = re.compile(r"^( *)(?:cdef|cpdef|def) (?!class )[^=\n(]*?(\w+)\(([^)]*)\)[^\n]*:\n", re.MULTILINE)
+FUNCTION = re.compile(
+    r"^( *)(?:cdef|cpdef|def) (?!class )[^=\n(]*?(\w+)\(([^)]*)\)[^\n]*:\n", re.MULTILINE
+)
 CLASS = re.compile(r"^cdef class (\w+)", re.MULTILINE)
 COMMENT = re.compile(r"^ *(#.*)$", re.MULTILINE)
 BEGINNING = re.compile(r'(?:# cython:.*\n)*"""\S|/\* \S')
