@@ -120,7 +120,7 @@ def default_store(data: Path) -> Path:
 def command(file: Path, grpc_port: int) -> list[str]:
     """Return the command that runs a broker, with the gRPC port for a file that sets none."""
     default = f"{GRPC_KEY}={grpc_port}"
-    return [sys.executable, "-m", "broker_core", "-c", str(file), "--default", default]
+    return [sys.executable, "-m", "broker_core", "--default", default, "-c", str(file)]
 
 
 def settings(file: Path, grpc_port: int = GRPC_PORT) -> BrokerSettings:
