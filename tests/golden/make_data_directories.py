@@ -39,9 +39,10 @@ KEPT = (
     "store",
 )
 PEOPLE = """
+from django.apps import apps
 from django.contrib.auth import get_user_model
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
-from console.people.audit.models import Entry
+Entry = apps.get_model("audit", "Entry")
 grace = get_user_model().objects.create_user("grace", password="{password}")
 for number in range(20):
     Entry.objects.create(
@@ -92,7 +93,7 @@ def make(commit: str, directory: Path) -> Path:
         broker.start()
         try:
             _load(broker.port)
-            if (checkout / "console" / "collector").exists():
+            if any((checkout / "console").rglob("collector/collector.py")):
                 _collect(checkout, environment, data)
         finally:
             assert broker.stop() == 0
