@@ -36,7 +36,7 @@ from broker_core.protocol.bodies.tables import KVTable
 from broker_core.protocol.codes import RequestCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.trace.event import TraceEvent
-from broker_core.trace.filter import STAGES, STEPS, TraceWatch, compiled, stages_of
+from broker_core.trace.filter import STAGES, STEPS, TraceWatch, compile_filter, stages_of
 from broker_core.trace.selection import EventSelection
 from broker_core.transaction import op
 from tests.support.builders import a_message_ext
@@ -216,7 +216,7 @@ def watches(data: bytes) -> None:
     filters = list(watch.named().values())
     selection.take(filters, is_full=False)
     for wanted in filters:
-        message, here = compiled(wanted)
+        message, here = compile_filter(wanted)
         for event in EVENTS:
             assert isinstance(message(event, {"a": "b"}), bool)
             assert isinstance(here(event, {"a": "b"}), bool)
