@@ -214,8 +214,8 @@ def test_another_expression_says_what_becomes_of_the_group_and_is_undone(
     assert costs_of(plan) == (
         "Orders@billing: of 2 messages the group hasn't read here, it only receives those that "
         "match the new expression.",
-        "Orders@billing: the group has connected consumers. When one starts or subscribes again, "
-        "its own expression replaces this one.",
+        "Orders@billing: the group has connected consumers. A consumer that starts or subscribes "
+        "again replaces this expression with its own.",
     )
 
     apply(actors.admin, FILTERS, plan)

@@ -312,7 +312,7 @@ def test_an_offset_of_an_offline_group_is_stored_and_of_one_with_members_sent_to
     [
         ("{0:11", "Orders@billing: queue 0 has offsets from 0 to 10."),
         ("{0:7,9:1", "Orders@billing: the topic has no queue 9 on this broker."),
-        ("{1:0", "the offset of queue 0 can't be deleted by itself"),
+        ("{1:0", "you can't delete only the offset of queue 0"),
     ],
 )
 def test_an_offset_that_no_request_sets_is_refused(
