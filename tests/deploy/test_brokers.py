@@ -221,10 +221,14 @@ def test_masters_of_one_name_or_of_two_clusters_are_refused(
 
 def test_a_port_that_two_masters_want_is_refused_and_both_are_named(data: Path) -> None:
     port, other = free_port(), free_port()
-    found = started(data, "--brokers", "2", listenPort=port, namesrvListenPort=other)
+    found = started(
+        data, "--brokers", "2", listenPort=port, namesrvListenPort=other, grpcListenPort=0
+    )
     own = found["broker-b"].file
     own.write_text(replace_values(own.read_text(), {"listenPort": str(port)}))
-    again = started(data, "--brokers", "2", listenPort=port, namesrvListenPort=other)
+    again = started(
+        data, "--brokers", "2", listenPort=port, namesrvListenPort=other, grpcListenPort=0
+    )
 
     with pytest.raises(
         data_directory.NotStartedError, match=rf"{port}.*broker-b.*also.*listenPort"

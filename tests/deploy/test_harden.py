@@ -344,7 +344,7 @@ class Unit:
 @pytest.mark.fault
 def test_broker_and_console_run_as_their_units_say(place: Path) -> None:
     port, namesrv, web_port = free_port(), free_port(), free_port()
-    file = configuration(place, listenPort=port, namesrvListenPort=namesrv)
+    file = configuration(place, listenPort=port, namesrvListenPort=namesrv, grpcListenPort=0)
     checkout = open_checkout(place)
     web_address = f"127.0.0.1:{web_port}"
     units = made(
