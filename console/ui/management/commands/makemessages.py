@@ -37,11 +37,16 @@ class Command(makemessages.Command):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Take no arguments, since there is only one set of catalogues."""
 
+    def find_files(self, root: str) -> list[makemessages.TranslatableFile]:
+        """Return the files of our folders; ignored patterns would also ignore their subfolders."""
+        return sorted(
+            file for folder in FOLDERS for file in super(Command, self).find_files(folder)
+        )
+
     def handle(self, *args: Any, **options: Any) -> None:
         locale = Path(settings.LOCALE_PATHS[0])
         languages = [translation.to_locale(code) for code, _name in settings.LANGUAGES]
         os.chdir(ROOT)
-        others = [f"{each.name}/*" for each in ROOT.iterdir() if each.name not in FOLDERS]
         for domain, extensions in DOMAINS.items():
             super().handle(
                 verbosity=options["verbosity"],
@@ -51,7 +56,7 @@ class Command(makemessages.Command):
                 domain=domain,
                 extensions=extensions,
                 symlinks=False,
-                ignore_patterns=["vendor/*", *others],
+                ignore_patterns=["vendor/*"],
                 use_default_ignore_patterns=True,
                 no_wrap=False,
                 no_location=False,
