@@ -37,7 +37,7 @@ APART = {
     "console": tuple(
         f"tests/console/{name}"
         for name in (
-            *("alerts", "api", "collector", "gateway", "history", "verdicts"),
+            *("observe", "api", "gateway"),
             *("test_audit_coverage.py", "test_deploy_check.py", "test_roles.py"),
         )
     ),
