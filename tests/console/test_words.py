@@ -32,7 +32,7 @@ pytestmark = pytest.mark.django_db
 BARE_SENTENCE = re.compile(r"""(?<!gettext\()(?<!, )["`'][A-Z][a-z]+(?: [a-z]+)+[^"`']*["`']""")
 COMMENT = re.compile(r"/\*(?s:.*?)\*/|//.*")
 ESPERANTO = {
-    "Subscription groups": "Abonaj grupoj",
+    "Consumer groups": "Konsumaj grupoj",
     "The name server at %(where)s isn't responding: %(reason)s.": (
         "Nomservilo %(where)s: %(reason)s"
     ),
@@ -102,9 +102,9 @@ def test_a_catalogue_changes_a_template(actors, brokers, esperanto) -> None:
     html = actors.reader.get(url, headers={"accept-language": "eo"}).content.decode()
     english = actors.reader.get(url).content.decode()
 
-    assert "<h1>Abonaj grupoj</h1>" in html
+    assert "<h1>Konsumaj grupoj</h1>" in html
     assert '<html lang="eo"' in html
-    assert "<h1>Subscription groups</h1>" in english
+    assert "<h1>Consumer groups</h1>" in english
     assert '<html lang="en"' in english
 
 
