@@ -95,7 +95,7 @@ async def test_the_demo_goes_on_after_the_broker_was_away(
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
-    assert sum(line.startswith("Trouble") for line in said) >= 1
+    assert sum(line.startswith("Problem") for line in said) >= 1
 
 
 async def test_without_a_name_server_the_demo_says_so(

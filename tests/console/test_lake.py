@@ -44,8 +44,21 @@ def test_the_page_shows_tables_and_watermark_without_a_broker(lake, actors, brok
 
     assert "bronze.messages" in html
     assert '<td class="num">30</td>' in html
-    assert "The lake is up to date with the log." in html
+    assert "The lake keeps up with the log." in html
     assert 'class="button button--primary" href="/sql/"' not in html
+
+
+def test_before_the_first_batch_the_page_says_when_it_comes(
+    lake, actors, settings, tmp_path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    settings.TREBUCHET_LAKE = str(tmp_path / "fresh")
+    settings.TREBUCHET_STORE = str(tmp_path / "empty")
+
+    html = actors.reader.get(reverse("lake:state")).content.decode()
+
+    assert "The first batch arrives within a minute of the first message." in html
+    assert "keeps up with the log" not in html
 
 
 def test_the_state_comes_after_the_page(lake, actors) -> None:
