@@ -119,7 +119,9 @@ def test_what_stands_after_the_start_has_the_password_once_and_then_how_to_set_a
     tmp_path: Path, words: list[str]
 ) -> None:
     options = SimpleNamespace(web_host="127.0.0.1", web_port=8080, data=tmp_path)
-    one = SimpleNamespace(namesrv="127.0.0.1:9876", advertised="127.0.0.1", listen_port=10911)
+    one = SimpleNamespace(
+        namesrv="127.0.0.1:9876", advertised="127.0.0.1", listen_port=10911, grpc_port=8081
+    )
 
     text = module.summary(options, {"broker": one}, words, has_java=True)  # type: ignore[arg-type,dict-item]
 
