@@ -44,7 +44,7 @@ PARAMETER_PREFIX = "parameter_"
 
 
 class Arguments(argparse.ArgumentParser):
-    """An argument parser whose errors are one sentence."""
+    """An argument parser that reports each error as one sentence."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_BAD_ARGUMENTS, f"{self.prog}: {message}\n")

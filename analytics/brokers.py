@@ -1,8 +1,8 @@
 """Reads messages from brokers when a Spark cluster can't see the log files.
 
-The cluster's workers are first asked whether they see the same files as this process. If one
-doesn't, and the environment names the brokers' name servers, reports that need only messages are
-made from the source `rocketmq`. The others fail with the reason.
+Each of the cluster's workers first checks whether it sees the same files as this process. If a
+worker doesn't, and the environment sets the name servers, reports that need only messages read from
+the source `rocketmq`. Other reports fail with the reason.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def broker_options(text: str) -> dict[str, str]:
 
 
 def why_not(report: Report) -> str:
-    """Return the reason why a report can't be made from brokers, or ""."""
+    """Return why a report can't be made from brokers, or "" if it can."""
     if report.system_topics or report.client_traces:
         return "it reads messages that a broker keeps for itself and gives nobody"
     if report.prepare is not None:
@@ -82,8 +82,8 @@ def name_servers_to_read(spark: Engine, request: Request, plan: ReadPlan) -> str
     """Return the name servers to read from, or "" if the workers see the log.
 
     Raises:
-        ReportError: workers don't see the log, and the report can't be made from brokers or no name
-            servers are set.
+        ReportError: the workers don't see the log, and either the report can't be made from brokers
+            or no name servers are set.
     """
     if is_local(request.master):
         return ""
@@ -139,7 +139,7 @@ def _blind_workers(spark: Engine, request: Request, plan: ReadPlan) -> list[str]
 
 
 def _machines(spark: Engine, request: Request, look: Callable[[int], str]) -> list[str]:
-    """Return the distinct non-empty results of `look` on the workers' machines."""
+    """Call `look` on the workers' machines; return the distinct non-empty results."""
     count = max(1, LOOKS_A_TASK * spark.width())
     spark.begin("looking for the log")
     # Without a timer, this would wait forever for workers that are gone or busy.

@@ -1,12 +1,13 @@
 """An archive of Spark's classes that Java maps; loading the classes is half of a cold start.
 
-TREBUCHET_SPARK_CLASSES names its directory. If there is no archive for this Java and Spark yet,
-Java writes one when the session ends normally, which takes most of a minute of idle processor time.
-Later sessions use it. Java also checks that the archive fits. The archive is code, so no other user
-may have write access to the directory.
+TREBUCHET_SPARK_CLASSES names its directory. If this Java and Spark have no archive yet, Java writes
+one when the session ends normally, which takes most of a minute of idle processor time. Later
+sessions load the archive; Java checks that it matches. The archive is code, so no other user may
+have write access to the directory.
 
 Source: JEP 350, dynamic archives of application classes. Java accepts an archive only if the class
-path is the same as when it was written and has no directory with files, hence the directory `conf`.
+path is the same as when it was written and has no directory with files, so the directory `conf`
+stays empty.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ logger = logging.getLogger(__name__)
 VARIABLE = "TREBUCHET_SPARK_CLASSES"
 # Java writes 170 MB on a processor that it may have to share.
 WRITING_SECONDS_MAX = 600
-# Java's messages about archives are for its developers: thousands of lines.
+# Java logs thousands of lines about archives, which only its developers need.
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 _OTHERS_MAY = 0o077
 
@@ -42,7 +43,7 @@ class ClassArchive:
 
     @classmethod
     def of(cls, java: Path, environment: Mapping[str, str] = os.environ) -> ClassArchive | None:
-        """Return the archive, or None if no directory for it is usable."""
+        """Return the archive, or None if its directory isn't set or isn't usable."""
         given = environment.get(VARIABLE, "").strip()
         if not given:
             return None
@@ -91,7 +92,7 @@ class ClassArchive:
 
 
 def _mark(java: Path) -> str:
-    # Importing it takes a third of a second.
+    # Importing PySpark takes a third of a second.
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None

@@ -1,4 +1,4 @@
-"""Computes a report: from an input and a running Spark to the result's table."""
+"""Computes a report: reads the input with a running Spark and returns the result's table."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """RemoteSpark: a client of a Spark Connect server, `sc://host:port`.
 
-The server's Java process isn't ours: no Java is needed here, its operator sets memory, ports and
-access, and other clients may share it. Our session brings our code for the Python workers, and the
-settings that affect a report's numbers.
+The server has its own Java process, so this machine needs no Java. The server's operator sets
+memory, ports and access, and other clients can share the server. Each session uploads Trebuchet's
+code for the Python workers and sets the options that affect a report's numbers.
 
 Source: Spark 4.3, "Spark Connect Overview" and the connection string of its client.
 """
@@ -118,7 +118,7 @@ class Stages:
 
 
 def start_remote(scratch: Path, master: str) -> RemoteSpark:
-    """Open a session in a Spark Connect server, with our code and our data sources.
+    """Open a session in a Spark Connect server, with Trebuchet's code and data sources.
 
     Raises:
         ReportError: the client's packages aren't installed, the server doesn't respond or refuses

@@ -1,4 +1,4 @@
-"""Engine: the Spark that runs a report, in our own Java process or in a server's.
+"""Engine: the Spark that runs a report, in a Java process of this program or of a server.
 
 `session.Spark` has its own Java process, on this machine alone or as the driver of a cluster.
 `connect.RemoteSpark` is a client of a Spark Connect server. Both have the same methods; the

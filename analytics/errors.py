@@ -1,11 +1,11 @@
-"""ReportError: one sentence for people that says why a report can't be made.
+"""ReportError: tells people in one sentence why a report can't be made.
 
 ReportError
  +-- DataLossError        messages in the range no longer exist
  +-- DamageError          messages in the range are damaged, and mode=FAILFAST
  +-- JavaMissingError     analytics.java
  +-- LakeError            an operation on the lake failed
-      +-- LakeStoppedError   lake and log disagree: nothing is written until an operator decides
+      +-- LakeStoppedError   lake and log disagree; ingest stops until an operator decides
       +-- LakeBusyError      another process is working on the lake
 ReportCancelledError
 """
@@ -16,7 +16,7 @@ import re
 
 
 class ReportError(Exception):
-    """A report can't be made; str() is one sentence for people that says how to fix it."""
+    """A report can't be made; str() says why and how to fix it, in one sentence."""
 
 
 class DataLossError(ReportError):
@@ -47,6 +47,6 @@ _OUR_SENTENCE = re.compile(r"(?:ReportError|DataLossError|DamageError|LakeError)
 
 
 def sentence_in(text: str) -> str | None:
-    """Return the sentence of our own error inside Spark's error message, or None."""
+    """Return the sentence of a ReportError inside Spark's error message, or None."""
     found = _OUR_SENTENCE.search(text)
     return None if found is None else found.group(1).strip()

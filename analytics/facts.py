@@ -1,6 +1,6 @@
 """Facts from a store's configuration files: topics, and the offsets of groups.
 
-The broker writes these files every few seconds, so they can be that much older than the log.
+The broker writes these files every few seconds, so they can lag behind the log by that much.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Spark frames of rows that our own code reads, and Spark tasks that run our own functions.
+"""Spark frames whose rows Trebuchet's code reads, and Spark tasks that run its functions.
 
-Both are `mapInArrow` over a range of numbers: each number stands for an item that a worker reads or
+Both are `mapInArrow` over a range of numbers: each number identifies an item that a worker reads or
 processes. This needs one Python process per core, whereas a Python data source needs four more to
 plan, and it works the same on this machine, on a cluster and on a Spark Connect server.
 """
@@ -77,7 +77,7 @@ class LakeReading:
     """Files of a lake table.
 
     Attributes:
-        schema: the columns of the frame; columns that the table lacks are null.
+        schema: the columns of the frame; columns missing from the table are null.
         named: pairs of a frame column and the table column that it is read from.
         where: the condition that rows must meet, over the table's columns.
     """

@@ -2,7 +2,7 @@
 
 The lake is read up to its watermark, and the log after it. A gold table replaces messages if it
 counts everything that the report counts. If the lake can't give the same numbers as the log, the
-log is read, and the result says why.
+report reads the log, and the result says why.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ STORED = "store_timestamp"
 REASON_CHARS_MAX = 200
 # Size of the lake files that one task reads.
 SHARE_BYTES = 64 * 1024 * 1024
-# Columns that an erasure clears: reports that count by them leave these messages out.
+# An erasure clears these columns, so reports that count by them leave erased messages out.
 NAMING = frozenset({"keys", "uniq_key", "properties"})
 # The gold columns that replace columns of messages.
 OF_GOLD = ((STORED, "minute"), ("store_size", "bytes"), ("body_size", "body_bytes"))
@@ -131,7 +131,7 @@ class Input:
         return from_arrow_schema(self.columns)
 
     def reaches(self, from_ms: int | None) -> bool:
-        """Return whether no message stored since a time has expired."""
+        """Return whether the input still has every message stored since a time."""
         stored = self.stored_from_ms
         return not self.has_expired or (
             stored is not None and from_ms is not None and stored <= from_ms
@@ -418,7 +418,7 @@ def _samples(request: Request) -> Input:
 
 
 def _lost_before(request: Request) -> tuple[tuple[str, str], ...]:
-    """Return when the oldest message of the log was stored, as a placeholder, or nothing."""
+    """Return when the oldest message of the log was stored, as a placeholder; empty if unknown."""
     try:
         reader = _reader(request)
         stored = reader.stored_from_ms() if reader.extent()[0] else None

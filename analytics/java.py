@@ -89,7 +89,7 @@ def _find(environment: Mapping[str, str]) -> Path:
 
 def main() -> int:
     if os.environ.get("TREBUCHET_SPARK_MASTER", "").startswith("sc://"):
-        return 0  # a Spark Connect server has its own
+        return 0  # a Spark Connect server runs its own Java
     try:
         require_java()
     except JavaMissingError as missing:

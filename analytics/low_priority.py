@@ -1,9 +1,9 @@
 """Low priority for Spark: on the broker's machine, a report runs on idle processor time.
 
-The process is scheduled only when no other needs the processor (SCHED_IDLE), and only on the last
-few processors: one of up to seven, a quarter of more. The JVM and the Python workers inherit both,
-and Java counts the processors it may use, so `local[*]` is `local[1]` on a small machine. The JVM
-compiles and collects garbage with one thread each (`JAVA_OPTIONS`).
+The process runs only when no other process needs the processor (SCHED_IDLE), and only on the last
+processors: on one if there are up to seven, otherwise on a quarter of them. The JVM and the Python
+workers inherit both, and Java counts the processors it may use, so `local[*]` is `local[1]` on a
+small machine. The JVM compiles and collects garbage with one thread each (`JAVA_OPTIONS`).
 
 Where Linux groups tasks by session (`sched_autogroup_enabled`), policies and nice values only count
 within a session, so the session gets the lowest priority as well.

@@ -62,7 +62,7 @@ class Request:
 def period_before(request: Request, now_ms: int) -> Request | None:
     """Return the request for the previous period of the same length, rounded to the minute.
 
-    Return None if it isn't requested, or the period has no beginning.
+    Return None if the previous period isn't requested, or the period has no beginning.
     """
     if not request.parameters.get(COMPARE.name) or request.from_ms is None:
         return None

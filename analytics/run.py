@@ -160,7 +160,7 @@ class ReportRun:
             logger.exception("Spark failed")
             gone = "" if spark is None else spark.why_gone()
             if gone:
-                # The exception is one of many forms of a broken connection.
+                # A broken connection raises one of many exceptions.
                 raise ReportError(gone) from error
             raise ReportError(sentence_of(error, request)) from error
         finally:
@@ -207,7 +207,7 @@ class ReportRun:
     def _period_before(self, spark: Engine) -> dict[str, Any]:
         """Return the totals of the previous period, {} unless requested.
 
-        The totals are missing if no messages reach back to its beginning.
+        The totals are missing if messages of that period may have expired.
         """
         earlier = period_before(self._request, int(datetime.now(UTC).timestamp() * 1000))
         if earlier is None:

@@ -77,7 +77,8 @@ def messages_with(
     """Return the columns of MESSAGES that a report reads; the source decodes nothing else.
 
     With `damage`, there are additional rows for unreadable ranges; their other columns are null.
-    With `grouped_by`, a row represents as many messages as `messages` says, and the rest are sums.
+    With `grouped_by`, a row represents as many messages as `messages` says, and the other columns
+    are sums.
     """
     fields = [
         StructField(name, LongType()) if grouped_by and name not in grouped_by else MESSAGES[name]

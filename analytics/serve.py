@@ -11,8 +11,8 @@
 
 The server exits when its input ends: normally when idle, at once during a job. It also exits after
 a job that killed its Java process, whose event has `"is_last": true`; the next job needs a new
-server. A report given as arguments is the only job. Standard error is the log, also of Spark and
-Java.
+server. A report given as arguments is the only job. Standard error is the log, including that of
+Spark and Java.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Server:
             logger.info("cancel ignored, the result is being published")
 
     def _watch(self) -> None:
-        """Stop an idle server whose Java process is gone, so that the next job starts a new one."""
+        """Stop an idle server if its Java process ends, so that the next job starts a new one."""
         while True:
             time.sleep(LOST_LOOKED_FOR_SECONDS)
             engine = self._spark.running
@@ -201,7 +201,7 @@ def main(arguments: Sequence[str]) -> int:
             return EXIT_FAILED
 
         def on_signal(number: int, frame: FrameType | None) -> None:
-            # In a thread, because the main thread may hold a lock that this needs.
+            # Runs in a thread, because the main thread may hold a lock that `end` needs.
             threading.Thread(target=server.end, args=(EXIT_SIGNALLED + number,)).start()
 
         signal.signal(signal.SIGTERM, on_signal)

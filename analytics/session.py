@@ -1,8 +1,8 @@
-"""The only SparkSession builder.
+"""Builds the SparkSession; no other module does.
 
 Spark must not disturb or expose the broker's machine: it has no web page, no port beyond loopback,
 no port without a secret, a bounded heap, a private directory for scratch files, and UTC everywhere.
-The operator's own settings file overrides our settings.
+The operator's settings file overrides these settings.
 
 Source: Spark 4.3 configuration and security pages.
 """
@@ -172,7 +172,7 @@ def is_local(master: str) -> bool:
 
 
 def is_connect(master: str) -> bool:
-    """Return whether Spark is a Spark Connect server, whose Java process isn't ours."""
+    """Return whether Spark is a Spark Connect server, which has its own Java process."""
     return master.startswith(CONNECT_PREFIX)
 
 
@@ -217,7 +217,7 @@ def answers(host: str, port: str, seconds: float = MASTER_ANSWER_SECONDS) -> boo
 
 
 def require_executor(spark: Spark, master: str) -> None:
-    """Wait until a cluster's worker has an executor for us, because Spark would wait forever.
+    """Wait until a cluster's worker starts an executor, because Spark would wait forever.
 
     Raises:
         ReportError: no executor started within EXECUTOR_SECONDS_MAX.
@@ -298,7 +298,7 @@ class Spark:
         """Return how many executors of a cluster are ready for tasks.
 
         Raises:
-            Py4JError: Spark is gone.
+            Py4JError: Spark has ended.
         """
         context = self._gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
         return int(context.getExecutorMemoryStatus().size()) - 1  # the count includes the driver
@@ -335,11 +335,11 @@ class Spark:
             self._java.wait()
 
     def has_ended(self) -> bool:
-        """Return whether the Java process is gone."""
+        """Return whether the Java process has ended."""
         return self._java.poll() is not None
 
     def why_gone(self) -> str:
-        """Return a sentence if the Java process is gone, waiting briefly for it to end, or ""."""
+        """Return a sentence if the Java process has ended, or ""; wait briefly for it to end."""
         try:
             self._java.wait(timeout=JAVA_ENDING_SECONDS)
         except subprocess.TimeoutExpired:
@@ -400,7 +400,7 @@ def _log_settings(scratch: Path) -> Path:
 def _prepare_environment(
     scratch: Path, hidden: Mapping[str, str], archive: ClassArchive | None
 ) -> None:
-    """Set the environment for Java and the Python workers, without other Sparks or secrets.
+    """Set Java's and the workers' environment, without secrets or other Spark installations.
 
     `hidden` are settings that must not appear on the command line of the Java process.
     """
@@ -430,7 +430,7 @@ def _prepare_environment(
 
 
 def _python_in(scratch: Path) -> Path:
-    """Return a Python for Spark's workers that imports our installed PySpark.
+    """Return a Python for Spark's workers that imports the installed PySpark.
 
     Spark puts its own copy of PySpark first on their path: a zip without compiled modules, which
     each worker would take more than a second to compile.
@@ -445,7 +445,7 @@ def _python_in(scratch: Path) -> Path:
 
 
 def packed_code(scratch: Path) -> Path:
-    """Return a zip of our packages for the executors of a cluster, which have no checkout."""
+    """Return a zip of Trebuchet's packages for a cluster's executors, which have no checkout."""
     target = scratch / "trebuchet_code.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as packed:
         for package in _SHIPPED_PACKAGES:

@@ -54,7 +54,7 @@ def document(table: pa.Table, about: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json_value(value: Any) -> str | None:
-    """Return text: 64-bit numbers don't survive JavaScript, and times need a single format."""
+    """Return a value as text: JavaScript rounds 64-bit numbers, and times need one format."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, int):

@@ -62,7 +62,7 @@ class Sight:
     Attributes:
         token: a file in the lake; None for a lake in S3, whose URI is unambiguous.
         offset: an offset of the log.
-        fingerprint: of the bytes before it.
+        fingerprint: the hash of the bytes before that offset.
     """
 
     token: Path | None

@@ -1,4 +1,4 @@
-"""Checks that a requested topic exists, or did."""
+"""Checks that a requested topic exists or existed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def require_topic(request: Request) -> None:
     """Check that the store has the requested topic, or the lake has messages of it.
 
     Raises:
-        ReportError: neither has the topic.
+        ReportError: neither the store nor the lake has the topic.
     """
     topic = request.topic
     if topic is None or names.is_system_topic(topic):

@@ -1,1 +1,1 @@
-"""The lake: Delta tables that grow from a broker's log and have each message exactly once."""
+"""The lake: Delta tables filled from a broker's log, with each message exactly once."""

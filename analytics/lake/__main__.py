@@ -57,7 +57,7 @@ EXIT_BAD_ARGUMENTS = 2
 INGEST_SECONDS = 30.0
 MAINTAIN_SECONDS = 300.0
 BROKER_NAME = re.compile(r"[A-Za-z0-9_.|%-]{1,127}")
-# These values only say whether deploy/up keeps a lake; its location follows from TREBUCHET_DATA.
+# These values only say whether deploy/up keeps a lake; TREBUCHET_DATA determines where.
 PLAIN_WORDS = frozenset({"", "true", "on", "1", "yes", "false", "off", "0", "no"})
 EPILOG = """\
 environment, for what is not given:
@@ -76,7 +76,7 @@ environment, for what is not given:
 
 
 class Arguments(argparse.ArgumentParser):
-    """An argument parser whose errors are one sentence."""
+    """An argument parser that reports each error as one sentence."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_BAD_ARGUMENTS, f"{self.prog}: {message}\n")
@@ -122,7 +122,7 @@ def parser_of(program: str) -> argparse.ArgumentParser:
 
 
 class Command:
-    """One command with the lake and log that it works on."""
+    """One command, with its lake and log."""
 
     def __init__(
         self,

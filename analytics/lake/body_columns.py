@@ -46,7 +46,7 @@ _COLUMN_CHARACTER = re.compile(r"[^A-Za-z0-9_]")
 
 
 class MisfitError(Exception):
-    """A body, or a value in it, isn't of the declared type; the text is the reason."""
+    """A body or one of its values doesn't have the declared type; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ def _short_fields(given: Mapping[str, Any]) -> tuple[Column, ...]:
 
 
 class _JsonSchema:
-    """A JSON Schema: types, formats and `required` count, other constraints aren't checked."""
+    """A JSON Schema: checks types, formats and `required`, and ignores other constraints."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root

@@ -33,7 +33,7 @@ class Changes:
     Attributes:
         recounted: days to count again.
         taken_out: brokers whose rows a rebuild removed.
-        added: new files of other days, whose rows are to be added.
+        added: new files of other days, whose rows still have to be added.
     """
 
     recounted: set[date] = field(default_factory=set)
@@ -72,7 +72,7 @@ def changes_since(place: LakePlace, known: int | None, bronze: DeltaTable) -> Ch
             changes.taken_out |= _rebuilt(actions)
         else:
             added |= adds
-    # Added and rewritten before it was counted: count its day again.
+    # The file was added and rewritten before it was counted, so count its day again.
     changes.recounted |= {_day_of(path) for path in added if path not in current}
     changes.added = [
         current[path] for path in sorted(added) if _day_of(path) not in changes.recounted

@@ -3,7 +3,7 @@
 Files grow in tiers, each sixteen times as large as the one below. The files of a tier are merged
 when together they make a file of the next tier, so a row is rewritten at most three or four times
 on its way from a batch of some kilobytes to a file of FILE_BYTES. A file of at least half of
-FILE_BYTES stays as it is.
+FILE_BYTES isn't merged.
 
 Pure: this module decides, and `maintenance` merges.
 """

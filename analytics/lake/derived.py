@@ -26,7 +26,7 @@ def catch_up(
     recount: bool = False,
     observer: Callable[[str], None] | None = None,
 ) -> bool:
-    """Bring gold and silver up to date with bronze; return whether anything was new.
+    """Bring gold and silver up to date with bronze; return whether there was anything new.
 
     Raises:
         LakeBusyError: another process is working on them, or wrote to them meanwhile.

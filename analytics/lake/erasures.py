@@ -1,4 +1,4 @@
-"""Erased messages, which must stay erased when the log is read again."""
+"""Records erased messages, so that reading the log again doesn't restore them."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def events_end(place: LakePlace, broker: str) -> int:
 def note(
     place: LakePlace, broker: str, files: Sequence[WrittenFile], log_to: int, engine: str
 ) -> None:
-    """Commit the events of a broker's log up to an offset. Does nothing without events."""
+    """Commit the events of a broker's log up to an offset, if there are any."""
     if any(file.rows for file in files):
         EVENTS.commit(
             place, EVENTS.open(place), files, states={_state(broker): log_to}, engine=engine

@@ -30,7 +30,7 @@ COMPRESSION = "zstd"
 PREFIX = "part"
 # Wrong clocks could open a file for every day; at this limit, the first is closed early.
 FILES_OPEN_MAX = 16
-# Minimum rows in each row group, except the last; rows wait for it in memory.
+# Minimum rows in each row group, except the last; rows are buffered in memory until then.
 ROWS_A_GROUP = 64 * 1024
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 # Distinct values in a row group of a column with a Bloom filter, and the filter's error rate.
@@ -107,7 +107,7 @@ class FileWriter:
 
 
 class _OpenFile:
-    """A file that is being written; `waiting_bytes` counts rows that are in no row group yet."""
+    """A file that is being written; `waiting_bytes` counts rows that aren't in a row group yet."""
 
     def __init__(self, place: LakePlace, table: LakeTable, day: date | None, prefix: str) -> None:
         self._place = place

@@ -3,7 +3,7 @@
 A gold table stores the version of bronze that it has counted in its own log, so the counts and
 their version are one commit. Rows of new files are counted and added. A day whose rows have been
 removed or rewritten is counted again, and so is every day if bronze's log no longer says what
-changed. Gold keeps what retention drops from bronze.
+changed. Gold keeps its counts when retention drops messages from bronze.
 
 The functions acquire UPKEEP, or the caller holds it.
 """
@@ -175,7 +175,7 @@ def _catch_up(
     for day in sorted(changes.recounted):
         files = days.get(day, [])
         written += _counted(place, writer, gold, files)
-        # Only gold still has rows of brokers that bronze dropped.
+        # Brokers that bronze dropped still have rows in gold.
         counted = pa.array(sorted(_brokers(place, files) | changes.taken_out), pa.string())
         with FileWriter(place, gold.table) as kept:
             for batch in _rows(place, gold, there.get(day, [])):

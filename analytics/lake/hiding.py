@@ -1,6 +1,7 @@
 """Hides the matches of a pattern in a text, including text that is written with escapes.
 
-Arrow's RE2 has no call that returns match positions, so it marks them and we count the marks.
+Arrow's RE2 has no call that returns match positions, so RE2 inserts marks and this module counts
+them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def without_matches(pattern: str, text: str) -> str:
 
 
 def each_without_matches(texts: pa.Array, patterns: pa.Array) -> pa.Array:
-    """Return texts without the matches of their patterns, which are all the same."""
+    """Return texts with all matches of the patterns replaced; every text has the same patterns."""
     if not len(texts):
         return texts
     pattern = patterns[0].as_py()

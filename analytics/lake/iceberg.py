@@ -1,8 +1,8 @@
 """Iceberg next to Delta: the same Parquet files, registered in tables of an Iceberg catalogue.
 
-Delta is committed first and decides. `follow` compares the files of each Delta table with its
-Iceberg table and commits the difference as one snapshot, whose summary names the version of Delta
-and, for bronze.messages, the offset of each broker's log:
+Delta is committed first and is authoritative. `follow` compares the files of each Delta table with
+its Iceberg table and commits the difference as one snapshot, whose summary names the version of
+Delta and, for bronze.messages, the offset of each broker's log:
 
     trebuchet.delta-version = 41      trebuchet.log-offset.broker-a = 19971254
 

@@ -87,7 +87,7 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The positions of lake and log: the next batch begins at the watermark."""
+    """The positions of lake and log: the next batch starts at the watermark."""
 
     watermark: int
     log_from: int

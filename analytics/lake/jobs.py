@@ -45,7 +45,7 @@ DELETE_SECONDS = 3600
 
 @dataclass(slots=True)
 class Done:
-    """The result of a job; `is_all` if it finished everything that was due when it began."""
+    """The result of a job; `is_all` if it finished all work that was due when it began."""
 
     rows: int = 0
     batches: int = 0

@@ -1,7 +1,7 @@
 """Maintenance: merges small files, drops old days and deletes unreferenced files.
 
-It works in steps of a few seconds, the most urgent first, until the caller's time is up; the next
-call does the rest. A day is closed once the second day after it has begun, because clocks differ.
+It works in steps of a few seconds, most urgent first, until the caller's time is up. The next call
+does the rest. A day is closed once the second day after it has begun, because clocks differ.
 
 A file that is merged from others is sorted by topic and offset, so that a query for one topic reads
 few of its row groups.

@@ -4,10 +4,10 @@ A lake is a directory, or a bucket that supports S3. In a directory, every file 
 commit names it, and the commit is synced after it was made: delta-rs does neither.
 
 A Parquet file is written under `_staging` of its table and moved to its final path right before the
-commit that names it, so that a killed writer leaves nothing that a reader of `**/*.parquet` finds.
-An object in S3 appears whole or not at all.
+commit that names it, so that a reader of `**/*.parquet` never sees the files of a killed writer.
+S3 never shows a partly written object.
 
-Two kinds of locks keep processes of this machine apart. `LAKE` is held only during a commit.
+Two kinds of locks coordinate the processes of this machine. `LAKE` is held only during a commit.
 `UPKEEP` (gold, maintenance, repairs) and `ingest_lock(broker)` are held while Parquet is written,
 so that brokers and maintenance don't wait for each other. Acquire `LAKE` last.
 """

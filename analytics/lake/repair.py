@@ -152,8 +152,8 @@ def rebuild_gold(place: LakePlace) -> bool:
 def forget(place: LakePlace, key: str) -> int:
     """Erase the content of messages with a key from the lake; return their number.
 
-    A key is one of KEYS, or the UNIQ_KEY. Facts that don't identify anyone stay: when each message
-    was stored, where, with which tags, from which host. Files with the content are deleted at once.
+    A key is one of KEYS, or the UNIQ_KEY. Data that doesn't identify anyone stays: each message's
+    store time, offsets, tags and host. Files with the content are deleted at once.
     """
     if not key.strip():
         raise LakeError("forget needs a key: one of a message's KEYS, or its UNIQ_KEY.")

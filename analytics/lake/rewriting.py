@@ -42,7 +42,7 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class LakeFile(StoredFile):
-    """A file of bronze.messages; least and greatest are commit log offsets."""
+    """A file of bronze.messages; `least` and `greatest` are commit log offsets."""
 
     broker_from: str
     broker_to: str

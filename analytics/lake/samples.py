@@ -3,8 +3,8 @@
 The collector writes finished hours as files (`console/observe/collector/hours.py` describes their
 content) and doesn't depend on the lake; this module reads the files and imports nothing from the
 console. The rows of some hours and the number of the last of them are one commit, so an hour is
-ingested only once, however often the process is killed. Histories have names, so several can use
-one lake.
+ingested only once, even if the process is killed repeatedly. Histories have names, so several can
+use one lake.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Silver: updates the tables of a topic's bodies to each version of bronze exactly once.
 
 Like gold, each table stores the version of bronze that it has read in its own log. The rows of new
-files are read and added. A day whose rows were removed or rewritten since is read again, so that
-silver loses a message or its content when bronze does.
+files are read and added. A day whose rows were removed or rewritten is read again, so silver loses
+a message or its content when bronze does.
 
 The functions acquire UPKEEP, or the caller holds it.
 """

@@ -6,8 +6,8 @@
                               "batch": {...}, "next": [[PATH, POSITION], ...]}}}
 
 `next` lists the positions where the next record of the log may be written. A reader that can't
-parse the log can tell that there is a new record when the four bytes at one of these positions are
-no longer zero, or when the first of these files is gone.
+parse the log detects a new record when the four bytes at one of these positions are no longer zero,
+or when the first of these files no longer exists.
 """
 
 from __future__ import annotations

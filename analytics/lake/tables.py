@@ -108,7 +108,7 @@ class LakeTable:
     @property
     def configuration(self) -> dict[str, str]:
         """The table's properties."""
-        # Unless told otherwise, readers treat a column without statistics as all null.
+        # By default, readers treat a column without statistics as all null.
         skipping = {"delta.dataSkippingStatsColumns": ",".join(self.statistics)}
         return {**CONFIGURATION, **skipping, **dict(self.properties)}
 
@@ -128,13 +128,12 @@ class LakeTable:
         return DeltaTable.is_deltatable(place.table(self.name), place.storage_options())
 
     def open(self, place: LakePlace) -> DeltaTable:
-        """Return the current table with all our columns, creating it if needed.
+        """Return the current table with all columns of this version, creating it if needed.
 
         The caller holds the lake's lock.
 
         Raises:
-            LakeError: the table couldn't be read or created, or one of our columns has another
-                type.
+            LakeError: the table couldn't be read or created, or a column has the wrong type.
         """
         for name in place.repair_log(self.name):
             logger.warning("half-written commit removed table=%s file=%s", self.name, name)

@@ -3,8 +3,8 @@
 Delta commits it with the files of a batch, as three application transaction numbers: a batch and
 its watermark appear together or not at all.
 
-The bytes before it have a fingerprint. A log that lost its end, or a broker that took over another
-log, reuses offsets, and must not be read on as if nothing had changed.
+The bytes before it have a fingerprint. If a log loses its end, or a broker switches to another log,
+offsets are reused. Ingest must not continue as if nothing had changed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ReadAgain:
 
     @classmethod
     def of(cls, opened_table: DeltaTable, broker: str) -> ReadAgain:
-        """Return the limits for a broker's log; they restrict nothing before the first rebuild."""
+        """Return the limits for a broker's log; before the first rebuild there are no limits."""
         to, from_ms = map(opened_table.transaction_version, _names_again(broker))
         return cls(to or 0, from_ms or 0)
 

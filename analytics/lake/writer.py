@@ -1,6 +1,6 @@
 """Writers do a lake's heavy work: they decode the log, run queries and write Parquet.
 
-There are two with equal results. `ArrowWriter` works in this process with pyarrow and DuckDB, in
+Both writers give equal results. `ArrowWriter` works in this process with pyarrow and DuckDB, in
 bounded memory; `analytics.spark_writer` runs Spark tasks. Neither commits anything.
 
 Queries are Spark SQL within the subset that DuckDB understands with the macros in `MACROS`.

@@ -2,7 +2,7 @@
 
 Standard input is a line of JSON, {"sql", "zone", "rows_max", "bytes_max", "seconds_max", "topics",
 "masks"}, and stays open: the process exits when the parent closes it. `topics` lists the topics
-that the person may read, null for all; `masks` are the masking rules that apply to everybody
+that the person may read, null for all topics; `masks` are the masking rules for all users
 ({"topics", "kind", "what"}, analytics.lake.masks). Standard output is a line of JSON for each
 event:
 

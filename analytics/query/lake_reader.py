@@ -42,7 +42,7 @@ STORED = "stored"
 
 
 class LakeReader:
-    """Reads tables of a lake; a table stays as it was when it was first read.
+    """Reads tables of a lake; every read of a table sees its state at the first read.
 
     Any thread may read, and several streams may be open at once.
 
@@ -137,7 +137,7 @@ class LakeReader:
 
 
 class _Table:
-    """A table as it was when it was opened.
+    """A table in its state when it was opened.
 
     Attributes:
         files: the files on this machine, each with its day if the table has days.

@@ -99,7 +99,7 @@ def views_of(
 def unreadable(error: Exception) -> LakeError:
     """Return the error to show for an unreadable lake; only the log has the cause.
 
-    The cause may contain file names, which not everybody who queries may see.
+    The cause may contain file names, which some users who run queries aren't allowed to see.
     """
     logger.error("lake unreadable error=%r", str(error).partition("\n")[0])
     return LakeError(UNREADABLE)

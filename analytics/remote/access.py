@@ -18,10 +18,10 @@ ROUTE_POLL_S = 30.0
 class Access:
     """Connection settings for every process that talks to the cluster; each reads the files itself.
 
-    A failed request is repeated `retries` times, after `retry_interval_s` and then after twice as
-    long each time. A route is used for `route_poll_s` before it is looked up again. A pull asks for
-    at most `pull_batch_size` messages, if set. `send_timeout_s` replaces `timeout_s` for sends, if
-    set.
+    A failed request is repeated up to `retries` times: first after `retry_interval_s`, then after
+    twice as long each time. A route is used for `route_poll_s` before it is looked up again. A pull
+    asks for at most `pull_batch_size` messages, if set. `send_timeout_s` replaces `timeout_s` for
+    sends, if set.
     """
 
     namesrv_addr: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Cluster: requests to a cluster's name servers and brokers; failures are one sentence.
+"""Cluster: sends requests to name servers and brokers; each failure is one sentence.
 
     async with Cluster(access) as cluster:
         for queue in await cluster.queues("orders"):
@@ -159,8 +159,7 @@ class Cluster:
         return least, max(least, behind)
 
     async def offset_by_time(self, queue: Queue, timestamp_ms: int) -> int:
-        """Return an offset near the messages stored at a time; brokers differ in which offset they
-        return.
+        """Return an offset near the messages stored at a time; brokers choose it differently.
 
         Raises:
             ReportError: the broker doesn't respond.
@@ -227,7 +226,7 @@ class Cluster:
         raise problem
 
     async def pause(self, attempt: int) -> None:
-        """Wait before an attempt; don't wait before the first one, 0."""
+        """Wait before an attempt, except before the first, attempt 0."""
         if attempt:
             await self._clock.sleep(self.access.retry_interval_s * 2 ** (attempt - 1))
 

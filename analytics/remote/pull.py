@@ -33,7 +33,7 @@ class PulledRange:
     """Pulls the messages `[first, behind)` of a queue once, in the name of a group.
 
     Attributes:
-        lost: ranges of queue offsets that the broker doesn't have, or no longer has.
+        lost: ranges of queue offsets that the broker no longer has, or never had.
     """
 
     def __init__(self, queue: Queue, first: int, behind: int, group: str) -> None:

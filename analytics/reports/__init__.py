@@ -1,1 +1,1 @@
-"""One module per report: its inputs, its transforms, its output schema."""
+"""One module per report: its inputs, transforms and output schema."""

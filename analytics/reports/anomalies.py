@@ -53,12 +53,12 @@ SCORE = Parameter(
 def unusual_hours(messages: DataFrame, parameters: Mapping[str, Value], _step: int) -> DataFrame:
     """MESSAGES -> ANOMALIES: one row for each topic and hour that is far from the median.
 
-    An hour is compared with the same hours of the week of its topic if each of these occurs at
-    least HOURS_THAT_TELL times, else with all hours of its topic; with fewer hours, it isn't
-    judged. Hours without a message count from the topic's first message on. The first and the last
-    hour of the log are incomplete and left out. The score is the distance from the median in usual
-    deviations: the median of absolute deviations, but at least the square root of the median, which
-    is expected by chance.
+    An hour is compared with the same hour of the week of its topic if each hour of the week occurs
+    at least HOURS_THAT_TELL times, otherwise with all hours of its topic. With fewer hours in
+    total, it isn't compared. Hours without a message count from the topic's first message on. The
+    first and the last hour of the log are incomplete and left out. The score is the distance from
+    the median in usual deviations: the median of absolute deviations, but at least the square root
+    of the median, which is expected by chance.
     """
     wide = Window.partitionBy("topic")
     same_hour = Window.partitionBy("topic", F.col("hour") % WEEK_HOURS)

@@ -93,7 +93,7 @@ def by_host_and_topic(
 
 
 def changes_finding(table: pa.Table) -> Finding:
-    """Return the finding on how many senders are new and how many are gone."""
+    """Return the finding on how many senders are new and how many have vanished."""
     states = table["state"].to_pylist()
     return Finding(
         gettext_noop(

@@ -1,4 +1,4 @@
-"""The clients report: which versions and languages each group's clients had, and what changed."""
+"""The clients report: the versions and languages of each group's clients, and how they changed."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ FROM changes
 def versions_and_changes(
     samples: DataFrame, _: Mapping[str, Value], step_seconds: int
 ) -> DataFrame:
-    """SAMPLES -> CLIENTS: one row for each group, version and time step that had it."""
+    """SAMPLES -> CLIENTS: one row for each group, client version and time step."""
     found = samples.sparkSession.sql(CHANGES, {"step": step_seconds}, samples=samples)
     return found.select(*REPORT.schema.names)
 

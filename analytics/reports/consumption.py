@@ -48,11 +48,11 @@ def by_group_and_time(
 ) -> DataFrame:
     """MESSAGES with traces -> CONSUMPTION: a row for each topic, group and step of the store time.
 
-    A message is identified by its UNIQ_KEY, where it was first stored in a topic that isn't a
-    group's. Consumption begins with the first try of a group, by the consumer's clock. It is
-    acknowledged when a try first ends with success: the try's beginning plus its duration, both by
-    the consumer's clock. A consumption that began before the message was stored counts in
-    `from_the_future` and in no percentile.
+    A message is identified by its UNIQ_KEY, at its first record in a topic other than a group's
+    retry or dead-letter topic. Consumption begins with the first try of a group, by the consumer's
+    clock. It is acknowledged when a try first ends with success: the try's beginning plus its
+    duration, both by the consumer's clock. A consumption that began before the message was stored
+    counts in `from_the_future` and in no percentile.
     """
     slow = int(parameters.get(SLOW.name, SLOW_MS_DEFAULT))
     tries = _tries(messages)

@@ -78,9 +78,7 @@ def by_level_and_topic(messages: DataFrame, _: Mapping[str, Value], _step: int) 
 
 
 def least_punctual(table: pa.Table) -> Finding:
-    """Return the finding on the largest spread of waits in a level, or that all messages still
-    wait.
-    """
+    """Return the finding on the largest spread of waits in a level, or on waiting messages."""
     first = top(table, "spread_ms", "level", "topic")
     if first["spread_ms"] is None:
         return Finding(

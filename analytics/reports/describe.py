@@ -19,7 +19,7 @@
      "needs": [{"name": "java", "label": ..., "check": [program, arguments ...]}]}
 
 `check` exits with code 0 if the requirement is met. Otherwise it exits with 1 and prints one line,
-{"sentence": ..., "remedy": ..., "command": ...}. It starts no JVM beyond `java -version`.
+{"sentence": ..., "remedy": ..., "command": ...}. It starts no JVM except for `java -version`.
 """
 
 from __future__ import annotations

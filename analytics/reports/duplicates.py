@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from analytics.reports.report import Value
 
-# As for keys: a table shows only the beginning.
+# As in the keys report, a table shows only the beginning of a value.
 KEY_CHARS_MAX = 200
 ROWS_MAX = 10_000
 SENT_AGAIN, SAME_KEY = "uniq_key", "key"
@@ -42,7 +42,7 @@ def repeated_messages(messages: DataFrame, _: Mapping[str, Value], _step: int) -
     """MESSAGES -> DUPLICATES: one row for each topic and UNIQ_KEY, or KEYS text, that repeats.
 
     A repeated UNIQ_KEY is one message that a client sent again. Repeated KEYS with several
-    UNIQ_KEYs are several messages about the same thing, which may be intended. In RocketMQ 5, the
+    UNIQ_KEYs are several messages about the same thing, which can be intended. In RocketMQ 5, the
     messages of a batch share one UNIQ_KEY: they have the same birth time, store time and queue, and
     count as one send. Retries and dead letters, which the broker stores itself, are left out.
 
@@ -111,7 +111,7 @@ def _same_keys(sent: DataFrame) -> DataFrame:
 
 
 def repeats_finding(table: pa.Table) -> Finding:
-    """Return the finding on repeated sends, or on repeated KEYS if there are none."""
+    """Return the finding on repeated sends, or on repeated KEYS if no message was sent again."""
     rows = table.filter(pc.equal(table["kind"], SENT_AGAIN))
     if rows.num_rows:
         topics = rows.group_by("topic").aggregate([("extra", "sum")])

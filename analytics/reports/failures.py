@@ -1,7 +1,7 @@
 """The failures report: why consumers' tries failed, by group, topic and reason.
 
-The log records retries and dead letters, but not why the consumer failed. The consumer's trace, if
-it sends one, says how the try ended, and whether there was an exception, but not its name.
+The log records retries and dead letters, but not why the consumer failed. If the consumer sends
+traces, they say how the try ended and whether there was an exception, but not which exception.
 """
 
 from __future__ import annotations

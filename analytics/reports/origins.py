@@ -1,7 +1,7 @@
 """The origins report: messages and bytes stored, by tag, producer group or client host, and time.
 
 The store records a message's tag and host. It records the producer group only for transactions; for
-other messages, the group is from the client's trace, if the client sends one.
+other messages, the group is from the client's trace, if the client sends traces.
 """
 
 from __future__ import annotations

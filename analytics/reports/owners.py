@@ -1,4 +1,4 @@
-"""The owners report: how much each owner of topics stores, by topic name prefix."""
+"""The owners report: how much each owner stores; the owner is a prefix of the topic name."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def by_queue(messages: DataFrame, _: Mapping[str, Value], _step: int) -> DataFra
 
     The mean is over all queues of the topic, including empty queues; `times_mean` is a queue's
     messages in thousandths of the mean. `gini` is the topic's Gini coefficient in thousandths: 0 if
-    all queues have the same, close to 1000 if one has all.
+    all queues have the same, close to 1000 if a single queue has all messages.
     """
     queues = messages.groupBy("topic", "queue_id").agg(
         F.count(F.lit(1)).alias("messages"),

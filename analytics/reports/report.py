@@ -43,7 +43,8 @@ TYPE_NAMES: dict[DataType, str] = {
 """The names of column types in `describe` and in result.json."""
 
 POINTS_MAX = 1_500
-# Each divides the next but the last, so that the points of a day or an hour are whole.
+# Each step divides the next, except the last two, so that a day or an hour has a whole number of
+# points.
 STEPS_S = tuple(60 * minutes for minutes in (1, 5, 10, 30, 60, 240, 720, 1_440, 10_080, 43_200))
 
 
@@ -54,7 +55,7 @@ def gettext_noop(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A value that a form offers, None for leaving the parameter out."""
+    """A value that a form offers; None leaves the parameter out."""
 
     value: Value | None
     label: str
@@ -83,11 +84,11 @@ class Parameter:
 class Column:
     """A column of the result.
 
-    `link` is the kind of thing that its values name, so that a page can link to it. `words` are
-    labels for values that are codes of ours; `missing` is the label of a null. A column that isn't
-    shown is still in files and sums. `from_messages_of` marks values that are only in messages
-    (keys, tags, properties): it names the column with the topic of these messages, and people who
-    may not see the messages get no values.
+    `link` is the kind of object that the values name, so that a page can link to it. `words` maps
+    the report's own codes to labels; `missing` is the label of a null. A column that isn't shown is
+    still in files and sums. `from_messages_of` marks values that are only in messages (keys, tags,
+    properties): it names the column with the topic of these messages, and people who may not see
+    the messages get no values.
     """
 
     name: str
@@ -133,7 +134,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """Sums of columns for each value of another, sorted by the first column, largest first."""
+    """Sums of columns for each value of another column, sorted by the first sum, largest first."""
 
     label: str
     by: str
@@ -142,7 +143,7 @@ class Breakdown:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Sums of a column for each value of another, as bars: largest first, or in row order."""
+    """Sums of a column for each value of another column as bars, largest first or in row order."""
 
     label: str
     by: str
@@ -157,7 +158,7 @@ class Behind:
     The messages are of the topic in `topic`, stored from the time in `first` up to the time in
     `last`, or for `seconds`, or for the run's time step if both are missing. Without `first`, they
     are in the run's time range. `prefixes` is for columns whose messages are in topics named after
-    `topic`: it maps the column to the prefix, and other columns have no link then.
+    `topic`: it maps these columns to their prefixes, and the other columns then have no link.
     """
 
     topic: str = "topic"
@@ -263,7 +264,7 @@ def start_of_step(seconds: Expression, step_seconds: int) -> Expression:
 
 
 def step_for(report: Report, span_seconds: int) -> int:
-    """Return the time step for a range: the least that needs at most POINTS_MAX points."""
+    """Return the time step for a range: the shortest step that needs at most POINTS_MAX points."""
     least = STEPS_S[0] if report.chart is None else report.chart.step_seconds
     steps = [step for step in STEPS_S if step >= least]
     return next((step for step in steps if span_seconds // step < POINTS_MAX), steps[-1])
@@ -296,7 +297,7 @@ SAMPLED_HOURS = replace(
         "Counted back from the start of the run, rounded to a full minute. The newest samples "
         "are up to an hour old."
     ),
-    # The last hour is at best partly sampled.
+    # Not the last hour: its samples are incomplete.
     choices=(*HOURS.choices[1:-1], Choice(None, gettext_noop("All samples"))),
 )
 """Filters by sampling time. For every report of samples."""

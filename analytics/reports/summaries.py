@@ -53,7 +53,7 @@ def summaries_of(report: Report, table: pa.Table, step_seconds: int) -> dict[str
 
 
 def bars_of(wanted: Bars, table: pa.Table) -> dict[str, Any]:
-    """Return up to BARS_MAX sums, their total number, and the sum of the rest."""
+    """Return up to BARS_MAX sums, the number of all sums, and the total of those left out."""
     values, codes = _encoded(table[wanted.by])
     sums = _sums(codes, _whole(table[wanted.value]), len(values))
     order = list(range(len(values)))

@@ -41,7 +41,7 @@ def by_group_and_topic(messages: DataFrame, _: Mapping[str, Value], _step: int) 
 
     A transaction is a UNIQ_KEY with a half message; the broker stores the half message again with
     each check. An op message lists the queue offsets of finished half messages. A finished half
-    message that was neither committed nor given up was rolled back.
+    message was rolled back if it was neither committed nor given up.
     """
     transactions = (
         _by_half_message(messages)

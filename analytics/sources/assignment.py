@@ -45,7 +45,7 @@ async def remaining(cluster: Cluster, wanted: Wanted, *, is_first: bool = False)
     """Return the selected queues that still exist.
 
     Raises:
-        ReportError: no broker responds; or, at first, a named topic doesn't exist.
+        ReportError: no broker responds, or a named topic doesn't exist at the start.
     """
     if wanted.queues is not None:
         reads = {
@@ -63,7 +63,7 @@ async def remaining(cluster: Cluster, wanted: Wanted, *, is_first: bool = False)
             if matches(topic)
             and (wanted.rows.include_system_topics or not names.is_system_topic(topic))
         )
-        # A topic that is deleted later is only missing.
+        # A topic deleted later isn't an error; its queues are left out.
         is_first = False
     return [
         queue

@@ -8,7 +8,7 @@ prune columns); the default is MESSAGES. Only options limit the rows that are re
 Spark 4.2 and 4.3 share one read plan between all uses of a frame, so a filter pushed down for one
 use would apply to the others. All options except the path are optional:
 
-    path                 the store directory (storePathRootDir), ours or the original's
+    path                 the store directory (storePathRootDir) of Trebuchet or RocketMQ
     commitLogPath        storePathCommitLog, if the broker's configuration sets it
     topic                topics, separated by commas; read through their ConsumeQueues if that is
                          cheaper than reading the log
@@ -33,10 +33,10 @@ use would apply to the others. All options except the path are optional:
                          FAILFAST by default, PERMISSIVE if the schema has the column `damage`
     groupBy              columns, separated by commas: messages that agree in these are combined
                          into one row, or a few. `messages` is their number, store_size and
-                         body_size are their sums; there are no other columns
+                         body_size are their sums; other columns aren't available
     groupSeconds         60; grouped times are rounded down to a multiple of this
 
-A schema with the column `damage` has a row for each range that isn't readable. The number of
+If the schema has the column `damage`, each range that isn't readable is a row. The number of
 messages depends only on the options, never on the columns.
 
 Source: pyspark.sql.datasource (4.3).
@@ -111,7 +111,7 @@ QUEUE_ID_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The options with their types; an offset of None means the respective end of the log."""
+    """The options with their types; an offset of None means the beginning or the end of the log."""
 
     path: Path
     commit_log_path: Path | None
@@ -326,7 +326,7 @@ class CommitLogStreamReader(_ShareReader, DataSourceStreamReader, SupportsTrigge
         """Check that the bytes before an offset are the bytes that this stream has read.
 
         Raises:
-            DataLossError: they differ, and failOnDataLoss is set.
+            DataLossError: the bytes differ, and failOnDataLoss is set.
         """
         recorded = progress.get(FINGERPRINT)
         found = fingerprint_before(self._wanted.store().files(), progress[OFFSET])

@@ -27,9 +27,9 @@ async def find_marks(
     extents: Extents,
     begun: Mapping[Queue, int],
 ) -> dict[Place, Mark]:
-    """Return marks for the topics of these queues; a topic without messages has no mark.
+    """Return marks for the topics of these queues; topics without messages get no mark.
 
-    `ends` are the ends of the reading, `begun` its beginning, if known.
+    `ends` are the offsets where the reading ends, and `begun` where it began, if known.
 
     Raises:
         ReportError: a broker doesn't respond.
@@ -87,9 +87,7 @@ async def recreated(
 def _rank(
     queue: Queue, ends: Mapping[Queue, int], extents: Extents, begun: Mapping[Queue, int]
 ) -> tuple[bool, bool, int]:
-    """Order the queues of a topic by suitability for a mark: queues with a recently read message
-    first.
-    """
+    """Sort key for choosing the queue of a mark: queues with a recently read message first."""
     least, behind = extents[queue]
     end = ends[queue]
     return end > least, end < behind, end - begun.get(queue, least)

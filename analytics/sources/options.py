@@ -30,7 +30,7 @@ class Mode(enum.Enum):
 
 
 def mode_for(given: Mode | None, schema: StructType) -> Mode:
-    """Return the mode of a reading: by default, damage fails unless a column shows it."""
+    """Return the mode; by default, damage is an error unless the schema has a column for it."""
     if given is not None:
         return given
     return Mode.PERMISSIVE if DAMAGE_COLUMN in schema.names else Mode.FAILFAST

@@ -1,4 +1,4 @@
-"""Ranges of queues: where each begins and ends, and how they are divided into tasks."""
+"""Ranges of queues: where each range begins and ends, and how ranges are divided into tasks."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ source. Reading requires one of subscribe, subscribePattern and assign:
     endingTimestamp       stored before; instead of endingOffsets
     minPartitions         minimum number of reading tasks
     maxOffsetsPerTrigger  maximum messages in one batch of a stream, over all queues
-    failOnDataLoss        true: reading fails if messages have expired or a queue has gone. false:
+    failOnDataLoss        true: reading fails if messages have expired or a queue is missing. false:
                           missing data is damage
     includeHeaders        true; false leaves the column properties out of the default schema
     includeSystemTopics   false; true includes the brokers' internal messages

@@ -123,7 +123,7 @@ class Wanted:
         )
 
     def for_reading(self) -> Wanted:
-        """Return itself.
+        """Return these options.
 
         Raises:
             ReportError: no option selects a topic.

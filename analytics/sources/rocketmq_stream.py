@@ -163,7 +163,7 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
         """Return the readable ranges.
 
         Raises:
-            DataLossError: a queue is gone, or was recreated.
+            DataLossError: a queue no longer exists, or was recreated.
         """
         cluster.forget_routes()
         extents = await cluster.extents(await remaining(cluster, self._wanted))

@@ -119,8 +119,8 @@ class _Writing:
         return Sent(count)
 
     def _scope(self, context: TaskContext | None) -> str:
-        """Return an identifier that is the same when this write is repeated, and differs for any
-        other.
+        """Return an identifier that stays the same if this write is repeated, and is different for
+        every other write.
         """
         return self._wanted.idempotence_scope or self._at_random
 

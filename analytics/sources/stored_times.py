@@ -33,7 +33,7 @@ async def first_stored_from(
 ) -> int:
     """Return the offset of the first message stored at a time or later, else the queue's end.
 
-    Brokers return a nearby offset, and differ in which; the messages around it decide.
+    Brokers return some offset nearby, so compare the messages around it.
 
     Raises:
         ReportError: the broker doesn't respond.

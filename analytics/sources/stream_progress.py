@@ -6,9 +6,9 @@
      "starts": {"bills": {"broker-a": {"0": 7}}}}
 
 `offsets` are where the next batch begins. A mark identifies a message of a topic on a broker, with
-its store time: a recreated topic has a different message there, or no message. `starts` are the
-queues that the batch read from a different offset than the previous progress: new queues, and
-queues of a recreated topic.
+its store time: a recreated topic has a different message at that offset, or no message. `starts`
+are the queues that the batch read from a different offset than the previous progress: new queues,
+and queues of a recreated topic.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Progress:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Progress:
-        """Return the progress in a checkpoint; before version 2 it was only offsets.
+        """Return the progress in a checkpoint; before version 2, the checkpoint had only offsets.
 
         Raises:
             ValueError: the format is unknown.

@@ -1,13 +1,13 @@
 """Bulk operations of the decoder on all records of a buffer, in two implementations.
 
-One is compiled (`broker_core/native/records.pyx`) and used if it was built. The other uses numpy
-and Arrow and works everywhere, for example if only the wheel for Spark is installed.
-`TREBUCHET_NATIVE=0` selects the second.
+The compiled implementation (`broker_core/native/records.pyx`) is used if it was built. The other
+uses numpy and Arrow and works everywhere, for example where only the wheel for Spark is installed.
+`TREBUCHET_NATIVE=0` selects the numpy implementation.
 
 Pure: no I/O. Thread-safe.
 
-Invariant: both return the same for any bytes. If a record's parts don't add up, only its head is
-read.
+Invariant: both implementations return the same result for any bytes. If a record's parts don't add
+up, only its head is read.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ class _CompiledColumns:
 
 @lru_cache
 def chosen() -> Bulk:
-    """Return the compiled implementation if it is built and enabled, else the other."""
+    """Return the compiled implementation if it is built and enabled, otherwise NumpyBulk."""
     try:
         from broker_core.native.loading import load_records
     except ImportError:  # pragma: no cover - the wheel for Spark has no compiled code

@@ -1,4 +1,4 @@
-"""ConsumeQueue units, used as hints for where records start; each is checked in the log."""
+"""ConsumeQueue units, used as hints for where records start; every hint is checked in the log."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class ConsumeQueues:
             for file in files:
                 if file.from_offset <= offset < file.to_offset and record_size_at(file, offset):
                     return offset
-            # Dispatched but not in the log: the queue survived better than the log's tail.
+            # The unit's record isn't in the log: after a crash, the queue can be ahead of the log.
             before = self._queues()[number].unit(index - 1) if index else None
             if before is None:
                 heapq.heappop(newest)
@@ -176,7 +176,7 @@ class ConsumeQueues:
 
 @dataclass(slots=True)
 class _Listed(Generic[T]):
-    """The entries of a directory; `changed_ns` is its modification time, None without one."""
+    """The entries of a directory; `changed_ns` is when it changed, None if it doesn't exist."""
 
     found: T
     changed_ns: int | None
@@ -218,7 +218,7 @@ class _QueueUnits:
     files: list[Path]
     units_per_file: int
     first_queue_offset: int
-    # The count of the last look, because usually little has been added since.
+    # Start at the previous count, because usually few units have been added since.
     known_count: int = 0
 
     @classmethod

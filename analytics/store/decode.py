@@ -160,7 +160,7 @@ class RowFilter:
 
 
 def may_be_record(size: int, magic: int, left: int) -> bool:
-    """Return whether a record may start at these two words, `left` bytes before the end."""
+    """Return whether a record may start at these two words, with `left` bytes to the end."""
     return magic in MESSAGE_MAGICS and RECORD_SIZE_MIN <= size <= min(left, RECORD_SIZE_MAX)
 
 
@@ -348,7 +348,7 @@ def drop_bad(records: Columns, commit_log_offset: int | None, bad: list[BadRecor
     stored = records["store_timestamp"]
     is_elsewhere = np.zeros(len(records), dtype=bool)
     if commit_log_offset is not None:
-        # Left over from an earlier log, or a copy inside a body.
+        # The record is left over from an earlier log, or is a copy inside a body.
         is_elsewhere = records["commit_log_offset"] != records["position"] + commit_log_offset
     is_no_date = (stored < 0) | (stored > TIMESTAMP_MS_MAX)
     problems = (

@@ -18,7 +18,7 @@ NO_FINGERPRINT = 0
 
 
 def fingerprint_before(files: Sequence[LogFile], offset: int) -> int | None:
-    """Return a hash of the last bytes before an offset, None if they don't exist.
+    """Return a hash of the last bytes before an offset, or None if the log lacks them.
 
     If the log begins at the offset, there is nothing to hash: return NO_FINGERPRINT.
     """

@@ -1,6 +1,6 @@
 """CommitLog files, read with pread, so that a disk error is an exception, not a crash.
 
-Never mapped: bytes don't change under the decoder.
+Files are never mapped, so bytes don't change while the decoder reads them.
 
 Invariant: nothing here writes, creates, locks or renames.
 """
@@ -176,7 +176,7 @@ def _all_of(data: bytes, *wanted: bytes) -> Iterator[int]:
 
 
 def why_no_record(size: int, magic: int, left: int) -> str:
-    """Return why no record starts at these two words, `left` bytes before the end."""
+    """Return why no record starts at these two words, with `left` bytes to the end."""
     if left < record.BLANK.size:
         return "too few bytes for a record"
     if size == magic == 0:

@@ -89,8 +89,8 @@ Share: TypeAlias = tuple[Split | UnitSlice, ...]
 class ReadPlan:
     """A plan to read `[log_from, log_to)` of the log, in splits, at one moment.
 
-    If only some topics with few records are wanted, `slices` of their ConsumeQueues replace the
-    splits up to the last dispatched message.
+    If only topics with few records are wanted, `slices` of their ConsumeQueues replace the splits
+    up to the last dispatched message.
 
     `skipped_bytes` are in files outside the wanted time. `tail` describes the bytes after the
     readable end unless they are the end of a file or zeros. `stored_from_ms` is when the first
@@ -206,8 +206,9 @@ class Planner:
         """Return where the last complete record ends, and why the log isn't readable after it.
 
         Three positions are near the end: the last ConsumeQueue unit whose record exists, the last
-        file that starts with a record, and `known`, where a record starts or the log ended. Sizes
-        are followed from the greatest of them. There must be at least one file.
+        file that starts with a record, and `known`, where a record starts or the log ended. The
+        search follows record sizes from the greatest of these positions. There must be at least one
+        file.
         """
         files = self._files
         start = files[0].from_offset
@@ -226,7 +227,7 @@ class Planner:
         return end, tail
 
     def _may_go_on_at(self, offset: int) -> bool:
-        """Return whether an offset has a record, or nothing; other bytes belong to another log."""
+        """Return whether a record or zeros follow an offset; other bytes belong to another log."""
         file = next(
             (file for file in self._files if file.from_offset <= offset < file.to_offset), None
         )

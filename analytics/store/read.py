@@ -1,6 +1,6 @@
 """Reads a split in chunks of complete records, skipping damage.
 
-Invariant: a split yields each of its sound records once, and reports each unreadable range once.
+Invariant: reading a split yields each sound record once and reports each unreadable range once.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SplitReading:
             with opened(Path(split.path)) as descriptor:
                 yield from self._batches(descriptor)
         except FileNotFoundError:
-            # Never existed, or expired since the plan was made.
+            # The file never existed, or has expired since the plan was made.
             self._damage(split.commit_log_from, split.commit_log_to, FILE_GONE)
         except OSError as error:
             self._damage(split.commit_log_from, split.commit_log_to, why_unread(error))
@@ -97,7 +97,7 @@ class SplitReading:
             if len(found.positions):
                 batch, bad = self._decoder.decode(chunk, found.positions, position)
                 if damaged and bad and max(bad).position == found.positions[-1]:
-                    # The record's size led here and is wrong, so search for records inside it, too.
+                    # The last record's wrong size led here, so search inside the record, too.
                     damage_from = position + int(found.positions[-1])
                     bad.remove(max(bad))
                     search_from = damage_from + 1

@@ -153,7 +153,7 @@ class StoreReader:
         return (files[0].from_offset, files[-1].to_offset) if files else (0, 0)
 
     def end(self, known: int = 0) -> int:
-        """Return the current end of the log, 0 without one; `known` is a record's start or an
+        """Return the current end of the log, 0 without a log; `known` is a record's start or an
         earlier end.
 
         Raises:
@@ -168,8 +168,8 @@ class StoreReader:
         """Return the current end of the log, given a record's start or earlier end in `start`.
 
         With `most`, return the end of a record at most that many bytes further on, but at least one
-        record. New records are followed from `start`; only if no sound record follows is the whole
-        store searched.
+        record. New records are followed from `start`; the whole store is searched only if no sound
+        record follows.
 
         Raises:
             ReportError: the store doesn't exist, or isn't readable.

@@ -126,7 +126,7 @@ class SliceReading:
 
 
 def _run_starts(offsets: Ints, ends: Ints, in_file: Ints) -> Ints:
-    """Return the indices at which a new run begins: in another place, or after enough bytes."""
+    """Return the indices at which a new run begins: at a gap in the log, or after enough bytes."""
     is_new = np.ones(len(offsets), dtype=bool)
     is_new[1:] = (in_file[1:] != in_file[:-1]) | (offsets[1:] - ends[:-1] > GAP_BYTES_MAX)
     starts = np.flatnonzero(is_new)
