@@ -39,7 +39,9 @@ INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1
 MS_AN_HOUR = 3_600_000
 DESCRIBE = "describe"
 SERVE = "serve"
-DESCRIBE_HELP = "Print as JSON what reports there are, with their parameters, columns and needs."
+DESCRIBE_HELP = (
+    "Print the available reports as JSON, with their parameters, columns and requirements."
+)
 PARAMETER_PREFIX = "parameter_"
 
 
@@ -61,9 +63,9 @@ def parse_arguments(arguments: Sequence[str]) -> Request | None:
         dest="command", metavar="REPORT", required=True, parser_class=Arguments
     )
     commands.add_parser(
-        DESCRIBE, help="print as JSON what reports there are", description=DESCRIBE_HELP
+        DESCRIBE, help="print the available reports as JSON", description=DESCRIBE_HELP
     )
-    commands.add_parser(SERVE, help="run jobs from standard input in one warm session of Spark")
+    commands.add_parser(SERVE, help="run jobs from standard input in one warm Spark session")
     for report in REPORTS.values():
         one = commands.add_parser(report.name, help=report.title, description=report.question)
         for parameter in report.parameters:
@@ -86,12 +88,12 @@ def parse_arguments(arguments: Sequence[str]) -> Request | None:
     }
     if HOURS.name in parameters:
         if given.from_ms is not None:
-            parser.error("--hours and --from exclude each other")
+            parser.error("--hours and --from can't be combined")
         given.from_ms = _hours_back(int(parameters[HOURS.name]), datetime.now(UTC))
     if given.from_ms is not None and given.to_ms is not None and given.from_ms >= given.to_ms:
         parser.error(f"--from {given.from_ms} must be before --to {given.to_ms}")
     if set(str(given.out.absolute())) & set(',"\\'):
-        parser.error(f"--out {given.out} must have no comma, quote or backslash in its path")
+        parser.error(f"--out {given.out} can't have a comma, quote or backslash in its path")
     return Request(
         report=report.with_parameters(parameters),
         store=given.store,
@@ -111,10 +113,10 @@ def parse_arguments(arguments: Sequence[str]) -> Request | None:
 def _add_options_of_a_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", type=Path, required=True, metavar="DIR", help="storePathRootDir")
     parser.add_argument(
-        "--commit-log", type=Path, metavar="DIR", help="storePathCommitLog, where it is set"
+        "--commit-log", type=Path, metavar="DIR", help="storePathCommitLog, if it is set"
     )
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="gets result.parquet, result.json"
+        "--out", type=Path, required=True, metavar="DIR", help="directory of the result"
     )
     parser.add_argument(
         "--from", dest="from_ms", type=_timestamp_ms, metavar="MS", help="stored at or after"
@@ -134,22 +136,22 @@ def _add_options_of_a_run(parser: argparse.ArgumentParser) -> None:
         "--driver-host",
         default=os.environ.get("TREBUCHET_SPARK_DRIVER_HOST", "").strip() or LOOPBACK,
         metavar="HOST",
-        help=f"where a cluster reaches this process (default {LOOPBACK})",
+        help=f"address where a cluster reaches this process (default {LOOPBACK})",
     )
     parser.add_argument(
         "--lake",
         metavar="URI",
-        help="read this lake where it can say the same: a directory, or s3://",
+        help="read this lake if it gives the same numbers: a directory, or s3://",
     )
     parser.add_argument(
-        "--lake-state", type=Path, metavar="DIR", help="where the state of a lake in S3 is"
+        "--lake-state", type=Path, metavar="DIR", help="directory for the state of a lake in S3"
     )
     parser.add_argument(
         "--brokers",
         default="",
         metavar="TEXT",
-        help="name servers, or options of the source rocketmq as name=value with blanks between "
-        "them: read where a cluster does not see the log",
+        help="name servers, or options of the source rocketmq as name=value, separated by blanks; "
+        "used if a cluster doesn't see the log",
     )
 
 

@@ -68,13 +68,13 @@ def broker_options(text: str) -> dict[str, str]:
 def why_not(report: Report) -> str:
     """Return why a report can't be made from brokers, or "" if it can."""
     if report.system_topics or report.client_traces:
-        return "it reads messages that a broker keeps for itself and gives nobody"
+        return "it reads internal messages, which brokers don't return to clients"
     if report.prepare is not None:
-        return "it needs the offsets and queues that the store's own files hold"
+        return "it needs the offsets and queues in the store's configuration files"
     if "commit_log_offset" in report.reads:
-        return "it compares places in one broker's log"
+        return "it compares offsets in one broker's log"
     if report.dead_letters:
-        return "dead letters may be such that nobody has the right to read them over the network"
+        return "dead letters may not be readable over the network"
     return ""
 
 
@@ -91,7 +91,7 @@ def name_servers_to_read(spark: Engine, request: Request, plan: ReadPlan) -> str
     if not blind:
         return ""
     said = (
-        f"{', '.join(blind)} of the Spark cluster at {request.master} does not see the log at "
+        f"{', '.join(blind)} of the Spark cluster at {request.master} doesn't see the log at "
         f"{request.store}"
     )
     reason = why_not(request.report)
@@ -158,7 +158,7 @@ def _machines(spark: Engine, request: Request, look: Callable[[int], str]) -> li
             ) from error
         if isinstance(error, Py4JError):
             raise
-        said = sentence_in(str(error)) or "the log says why"
+        said = sentence_in(str(error)) or "see the log for the reason"
         raise ReportError(
             f"The Spark cluster at {request.master} couldn't run a task: {said}."
         ) from error

@@ -84,7 +84,7 @@ class RemoteSpark:
     def why_gone(self) -> str:
         if own.answers(*own.address_of_server(self._master)):
             return ""
-        return f"The Spark Connect server at {self._master} went away in the middle of the run."
+        return f"The Spark Connect server at {self._master} stopped responding during the run."
 
     def close_in_order(self) -> None:
         self.close()
@@ -151,12 +151,12 @@ def start_remote(scratch: Path, master: str) -> RemoteSpark:
 def _why_refused(text: str, master: str) -> str:
     if "UNAUTHENTICATED" in text or "PERMISSION_DENIED" in text:
         return (
-            f"The Spark Connect server at {master} does not let us in: the first line of the file "
-            f"that {own.SECRET_FILE_VARIABLE} names must be its token."
+            f"The Spark Connect server at {master} refused access. Put its token in the first line "
+            f"of the file that {own.SECRET_FILE_VARIABLE} names."
         )
     return (
-        f"What answers at {master} is no Spark Connect server of this version that takes our "
-        "session; the log says why."
+        f"Couldn't open a session at {master}. Check that a Spark Connect server of the right "
+        "version is running there; see the log for the reason."
     )
 
 

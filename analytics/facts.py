@@ -64,7 +64,7 @@ def _table(path: Path, name: str) -> dict[str, Any]:
         table = document.get(name) if isinstance(document, dict) else None
         if table is None or isinstance(table, dict):
             return table or {}
-        reason = reason or f"its {name} is no table"
+        reason = reason or f"its {name} isn't a table"
     if reason:
         raise ReportError(f"{path} can't be read: {reason.splitlines()[0]}.")
     return {}

@@ -63,18 +63,18 @@ NAMING = frozenset({"keys", "uniq_key", "properties"})
 OF_GOLD = ((STORED, "minute"), ("store_size", "bytes"), ("body_size", "body_bytes"))
 NOTHING = ReadPlan([], 0, 0, 0, None)
 NO_LAKE = (
-    "This report is made of what the console's collector samples, which a lake keeps, and no lake "
-    "is kept here: remove TREBUCHET_LAKE=false and start deploy/up again."
+    "This report needs samples of the console's collector, which the lake stores, but the lake is "
+    "turned off. Remove TREBUCHET_LAKE=false and start deploy/up again."
 )
 NO_SAMPLES = (
-    "The lake {uri} has no samples yet: the console's collector writes each hour when it has been "
-    "over for five minutes, and the pipeline ingests it then. `manage.py lake status` says whether "
-    "both run."
+    "The lake {uri} has no samples yet. The console's collector writes each hour five minutes "
+    "after the hour ends, and the pipeline then ingests it. Run `manage.py lake status` to check "
+    "that both are running."
 )
 NONE_OF_THE_TIME = (
-    "The lake has samples from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC, and none of "
-    "the time that was asked for: an hour is there when it has been over for five minutes. Ask for "
-    "a longer time."
+    "The lake has samples from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC, but none in "
+    "the requested time range. An hour's samples are available five minutes after the hour ends. "
+    "Choose a longer time range."
 )
 
 

@@ -41,20 +41,26 @@ logger = logging.getLogger(__name__)
 DAMAGES_SHOWN_MAX = 1000
 SENTENCE_LENGTH_MAX = 400
 _KNOWN_FAILURES = (
-    ("maxResultSize", "The result is too large for one report: choose a shorter time or a topic."),
-    ("No space left on device", "The disk is full: Spark's temporary files had no room."),
-    ("masters are unresponsive", "The Spark master does not answer: is it running at {master}?"),
-    ("Java gateway process exited", "Spark's Java process did not start; the log says why."),
-    ("OutOfMemoryError", "Spark ran out of memory: choose a shorter time or a topic."),
+    ("maxResultSize", "The result is too large. Choose a shorter time range or a single topic."),
+    ("No space left on device", "The disk is full, so Spark couldn't write its temporary files."),
+    (
+        "masters are unresponsive",
+        "The Spark master at {master} doesn't respond. Check that it's running.",
+    ),
+    (
+        "Java gateway process exited",
+        "Spark's Java process didn't start. See the log for the reason.",
+    ),
+    ("OutOfMemoryError", "Spark ran out of memory. Choose a shorter time range or a single topic."),
     (
         "PYTHON_VERSION_MISMATCH",
-        "The workers of Spark at {master} run another Python than this machine: both need the same "
-        "minor version.",
+        "The Spark workers at {master} run a different Python version than this machine. Use the "
+        "same minor version on both.",
     ),
     (
         "ModuleNotFoundError",
-        "The Python of the workers of Spark at {master} lacks a module: it needs pyarrow, numpy "
-        "and msgspec; the log names the missing one.",
+        "The Spark workers at {master} lack a Python module. Install pyarrow, numpy and msgspec "
+        "there; the log names the missing module.",
     ),
 )
 
@@ -283,4 +289,4 @@ def sentence_of(error: Exception, request: Request) -> str:
         if sign in text:
             return sentence.format(master=request.master)
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
-    return f"Spark failed: {first[:SENTENCE_LENGTH_MAX].rstrip('.')}; the log has the details."
+    return f"Spark failed: {first[:SENTENCE_LENGTH_MAX].rstrip('.')}. See the log for details."

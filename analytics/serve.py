@@ -113,11 +113,11 @@ class Server:
         except (ReportError, ReportCancelledError) as error:
             return str(error) or "The report was cancelled."
         except SystemExit:
-            return f"The job {words[:2]} was given words that make no sense."
+            return f"The job {words[:2]} has invalid arguments."
         except Exception:
             # A failed job must not end the server, and the caller needs a response.
             logger.exception("job failed")
-            return "The job failed unexpectedly; the log has the details."
+            return "The job failed unexpectedly. See the log for details."
         return ""
 
     def _do(self, words: Sequence[str]) -> None:

@@ -83,8 +83,8 @@ class Sight:
 
     def require(self, task: WriteTask) -> None:
         """Raise LakeError if this machine sees another lake or log."""
-        here = f"The machine {socket.gethostname()} does not see"
-        each = "each worker of a Spark cluster needs it, shared, under the same path"
+        here = f"The machine {socket.gethostname()} doesn't see"
+        each = "share it with every worker of the Spark cluster under the same path"
         if self.token is not None and not self.token.exists():
             raise LakeError(f"{here} the lake {task.place.uri}: {each}.")
         try:
@@ -93,8 +93,8 @@ class Sight:
             files = []
         if fingerprint_before(files, self.offset) != self.fingerprint:
             raise LakeError(
-                f"{here} the store at {task.store}: {each}. Without that, keep the lake where the "
-                "store is, and read the brokers with the source `rocketmq` on the cluster."
+                f"{here} the store at {task.store}: {each}. Or keep the lake on the broker's "
+                "machine, and read the brokers with the source `rocketmq` on the cluster."
             )
 
 
@@ -177,7 +177,7 @@ class SparkWriter:
             logger.exception("Spark failed")
             sentence = sentence_in(str(error)) or self._spark.why_gone()
             raise LakeError(
-                sentence or "Spark could not write to the lake; the log says why."
+                sentence or "Spark couldn't write to the lake. See the log for the reason."
             ) from error
 
 

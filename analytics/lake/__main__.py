@@ -60,18 +60,19 @@ BROKER_NAME = re.compile(r"[A-Za-z0-9_.|%-]{1,127}")
 # These values only say whether deploy/up keeps a lake; TREBUCHET_DATA determines where.
 PLAIN_WORDS = frozenset({"", "true", "on", "1", "yes", "false", "off", "0", "no"})
 EPILOG = """\
-environment, for what is not given:
+environment variables, used for options that are left out:
   TREBUCHET_LAKE         the lake: a directory, or s3://bucket/prefix
                          (default: lake in TREBUCHET_DATA)
-  TREBUCHET_LAKE_BROKER  the broker's name, brokerName (default: whose log was kept last, else
+  TREBUCHET_LAKE_BROKER  the broker's name, brokerName (default: the broker ingested last, or
                          broker-a)
-  TREBUCHET_LAKE_BODIES  a file that says whose bodies are kept (default: nobody's)
-  TREBUCHET_LAKE_DAYS    for how many days messages are kept (default: 30)
+  TREBUCHET_LAKE_BODIES  a file with rules for storing bodies (default: store no bodies)
+  TREBUCHET_LAKE_DAYS    number of days to keep messages (default: 30)
   TREBUCHET_LAKE_FORMATS delta, or delta,iceberg (default: delta)
   TREBUCHET_STORE, TREBUCHET_COMMIT_LOG
-                         storePathRootDir, and storePathCommitLog where it is set
+                         storePathRootDir, and storePathCommitLog if it is set
   AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION
-                         for a lake in S3; the secret's file by AWS_SECRET_ACCESS_KEY_FILE
+                         for a lake in S3; AWS_SECRET_ACCESS_KEY_FILE can name a file with
+                         the secret
 """
 
 
@@ -86,7 +87,7 @@ def parser_of(program: str) -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = Arguments(
         prog=program,
-        description="Keep a lake of Delta tables that grows from a broker's log.",
+        description="Maintain a lake of Delta tables that is filled from a broker's log.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -95,26 +96,30 @@ def parser_of(program: str) -> argparse.ArgumentParser:
         dest="command", metavar="COMMAND", required=True, parser_class=Arguments
     )
     for name, text in {
-        "run": "keep the lake up with the log until a signal",
-        "ingest": "take what is new now, and end",
-        "status": "tables, watermark, lag, last batch, errors",
+        "run": "keep the lake up to date with the log until stopped by a signal",
+        "ingest": "ingest new messages and exit",
+        "status": "print tables, watermark, pending bytes, last batch and errors",
         "verify": "compare the lake with the log, message by message",
-        "rebuild": "replace what the lake has of a log by what the log says now",
-        "forget": "erase what the messages with a key say",
-        "maintain": "merge small files, drop old days, delete files that nobody names",
+        "rebuild": "replace the lake's copy of a log with the log's current contents",
+        "forget": "erase the content of messages with a key",
+        "maintain": "merge small files, drop old days, delete unreferenced files",
     }.items():
         one = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
         one.add_argument("--lake", metavar="URI", help="a directory, or s3://bucket/prefix")
-        one.add_argument("--state", type=Path, metavar="DIR", help="for lock and status")
+        one.add_argument("--state", type=Path, metavar="DIR", help="directory for lock and status")
         one.add_argument("--store", type=Path, metavar="DIR", help="storePathRootDir")
         one.add_argument("--commit-log", type=Path, metavar="DIR", help="storePathCommitLog")
         one.add_argument("--broker", metavar="NAME", help="brokerName")
         if name == "forget":
             one.add_argument("key", metavar="KEY", help="one of KEYS, or a UNIQ_KEY")
         if name == "rebuild":
-            one.add_argument("--yes", action="store_true", help="do it; without, only say what")
             one.add_argument(
-                "--gold", action="store_true", help="count gold from bronze; leave bronze alone"
+                "--yes", action="store_true", help="make the changes instead of only printing them"
+            )
+            one.add_argument(
+                "--gold",
+                action="store_true",
+                help="count gold again from bronze; don't change bronze",
             )
         if name == "status":
             one.add_argument("--json", action="store_true", help="print JSON")
@@ -193,7 +198,7 @@ class Command:
                 return 0
             case _:
                 done = self._all(self.jobs.maintain)
-                print(f"{done.steps} groups of files were merged; nothing is left to do.")
+                print(f"Merged {done.steps} groups of files. Maintenance is complete.")
                 return 0
 
     def _run(self) -> int:
@@ -270,23 +275,25 @@ class Command:
         )
         for each in found.in_gold[:DIFFERENCES_SHOWN_MAX]:
             print(
-                f"{each.table} says {each.messages_in_gold} messages on {each.day}, "
-                f"bronze.messages {each.messages_in_bronze}."
+                f"{each.table} has {each.messages_in_gold} messages on {each.day}, but "
+                f"bronze.messages has {each.messages_in_bronze}."
             )
         if found.in_gold:
-            print(f"`{self.program} rebuild --gold --yes` counts {len(found.in_gold)} anew.")
+            print(f"Run `{self.program} rebuild --gold --yes` to count {len(found.in_gold)} again.")
         if found.is_equal:
-            print("The lake has each of them once, and no others.")
+            print("The lake has each of these messages once, and no others.")
             return EXIT_REFUSED if found.in_gold else 0
         if found.events:
-            print(f"{found.events} events are not those of the log.")
+            print(f"{found.events} events differ from the log.")
         if found.repeated:
-            print(f"{found.repeated} are in the lake more than once.")
+            print(f"{found.repeated} messages are in the lake more than once.")
         if found.missing:
-            print(f"{len(found.missing)} are not in the lake: offsets {shown(found.missing)}.")
+            missing = len(found.missing)
+            print(f"{missing} messages aren't in the lake: offsets {shown(found.missing)}.")
         if found.surplus:
-            print(f"{len(found.surplus)} are not in the log: offsets {shown(found.surplus)}.")
-        print(f"`{self.source.repair} --yes` replaces them by what the log says.")
+            surplus = len(found.surplus)
+            print(f"{surplus} messages aren't in the log: offsets {shown(found.surplus)}.")
+        print(f"Run `{self.source.repair} --yes` to replace them with the log's contents.")
         return EXIT_REFUSED
 
     def _rebuild(self) -> int:
@@ -297,22 +304,22 @@ class Command:
             if self.given.yes
             else rebuilding(self.place, self.source)
         )
-        will = "are" if self.given.yes else "would be"
+        will, again = ("were", "read") if self.given.yes else ("would be", "would read")
         print(
-            f"{todo.rows} messages of {self.source.broker} {will} taken out of the lake, from "
-            f"offset {todo.log_from} on; {todo.log_to - todo.log_from} bytes of the log {will} "
-            "read again with the next batches."
+            f"{todo.rows} messages of {self.source.broker} {will} removed from the lake, from "
+            f"offset {todo.log_from} on. The next batches {again} {todo.log_to - todo.log_from} "
+            "bytes of the log again."
         )
         if not self.given.yes:
-            print("Nothing was changed: say --yes to do it.")
+            print("Nothing was changed. Add --yes to make the changes.")
         return 0
 
     def _rebuild_gold(self) -> int:
         if not self.given.yes:
-            print("Each day that bronze has would be counted from the beginning.")
-            print("Nothing was changed: say --yes to do it.")
+            print("Every day in bronze would be counted again.")
+            print("Nothing was changed. Add --yes to make the changes.")
         elif rebuild_gold(self.place):
-            print("Each day that bronze has was counted from the beginning.")
+            print("Every day in bronze was counted again.")
         else:
             print("There is nothing to count yet.")
         return 0

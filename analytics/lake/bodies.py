@@ -95,7 +95,7 @@ class BodyRules:
             raise LakeError(f"The body rules in {path} can't be read: {reason}.") from error
         tables = given.pop("bodies", {})
         if given or not isinstance(tables, dict):
-            raise LakeError(f"{path} must hold tables of bodies only, such as:\n{EXAMPLE}")
+            raise LakeError(f"{path} can only contain tables such as:\n{EXAMPLE}")
         rules = cls({topic: _rule(path, topic, table) for topic, table in tables.items()})
         rules._require_tables(path)
         return rules

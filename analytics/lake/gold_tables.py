@@ -150,8 +150,8 @@ GROUP BY day, broker, topic, CASE WHEN place <= {count} THEN key END
 KEYS = GoldTable(
     LakeTable(
         "gold.keys_day",
-        f"messages of each key and day; of a day that ended the {KEYS_A_TOPIC} most frequent of "
-        "each topic, the others in a row without a key",
+        f"messages of each key and day; past days have each topic's {KEYS_A_TOPIC} most frequent "
+        "keys, and one row without a key for the rest",
         pa.schema(
             [
                 pa.field(DAY, pa.date32()),

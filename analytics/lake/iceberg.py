@@ -106,7 +106,7 @@ def _failing(place: LakePlace) -> Iterator[None]:
         logger.exception("iceberg update failed lake=%s", place.uri)
         line = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
         raise LakeError(
-            f"The Iceberg tables of the lake {place.uri} can't be brought up to Delta's: {line}. "
+            f"The Iceberg tables of the lake {place.uri} couldn't be updated from Delta: {line}. "
             "The next job tries again; Delta isn't affected."
         ) from error
 

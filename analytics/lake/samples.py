@@ -148,7 +148,7 @@ class SampledHours:
         for text in lines:
             line = self._read(name, text, _Line)
             if not line.is_whole():
-                raise self._refused(name, "a line of it has minutes without numbers")
+                raise self._refused(name, "a line has minutes without numbers")
             rows.add(line)
             if rows.count >= ROWS_AT_ONCE:
                 yield rows.taken()
@@ -170,7 +170,7 @@ class SampledHours:
 
     def _refused(self, name: str, reason: str) -> LakeError:
         return LakeError(
-            f"{self._folder / name} holds no samples: {reason.rstrip('.')}. Delete it, and the "
+            f"{self._folder / name} isn't a file of samples: {reason.rstrip('.')}. Delete it; the "
             "collector writes it again."
         )
 

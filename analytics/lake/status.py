@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 STATUS_FILE = "status.json"
 BROKER_DEFAULT = "broker-a"
 NEAR_ITS_END = (
-    "The lake has not read the oldest file of the log to its end, and that file is the next to "
-    "expire: what is lost then becomes a gap. Is the pipeline running, and fast enough?"
+    "The oldest file of the log expires next, and the lake hasn't read all of it. If it expires "
+    "first, the lake has a gap. Check that the pipeline is running and keeps up with the log."
 )
 
 

@@ -349,7 +349,7 @@ MESSAGES = LakeTable(
 )
 GAPS = LakeTable(
     "bronze.gaps",
-    "ranges of a broker's log that the lake could not read",
+    "ranges of a broker's log that the lake couldn't read",
     pa.schema(
         [
             pa.field("broker", pa.string()),

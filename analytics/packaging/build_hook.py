@@ -127,7 +127,7 @@ def _with_renamed_imports(text: str, file: Path) -> str:
             lines[node.lineno - 1] = before + new + after.removeprefix(statement)
     made = "".join(lines)
     for line_number, name in _old_names(ast.parse(made)):
-        raise ValueError(f"{file}:{line_number}: {name} would not be there in the wheel")
+        raise ValueError(f"{file}:{line_number}: {name} isn't in the wheel")
     return made
 
 

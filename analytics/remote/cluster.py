@@ -200,7 +200,7 @@ class Cluster:
             address = (await self.route(queue.topic)).addresses.get(queue.broker_name)
             if address is None:
                 problem = ReportError(
-                    f"The name server knows no broker {queue.broker_name} any more."
+                    f"The name server no longer lists the broker {queue.broker_name}."
                 )
                 continue
             try:
@@ -211,13 +211,13 @@ class Cluster:
                 )
             except RemotingError as error:
                 problem = ReportError(
-                    f"The broker {queue.broker_name} at {address} does not answer: {error}."
+                    f"The broker {queue.broker_name} at {address} doesn't respond: {error}."
                 )
                 continue
             if answer.code in _ORDINARY or answer.code in also:
                 return answer
             problem = RefusedError(
-                f"The broker {queue.broker_name} at {address} refuses {code.name} for {queue}: "
+                f"The broker {queue.broker_name} at {address} rejected {code.name} for {queue}: "
                 f"{_words(answer)}",
                 answer.code,
             )
@@ -244,11 +244,11 @@ class Cluster:
                         self.access.timeout_s,
                     )
                 except RemotingError as error:
-                    problem = f"The name server at {address} does not answer: {error}."
+                    problem = f"The name server at {address} doesn't respond: {error}."
                     continue
                 if answer.code in _ORDINARY or answer.code in also:
                     return answer
-                problem = f"The name server at {address} refuses {code.name}: {_words(answer)}"
+                problem = f"The name server at {address} rejected {code.name}: {_words(answer)}"
                 if answer.code not in BUSY:
                     raise ReportError(problem)
         raise ReportError(problem)

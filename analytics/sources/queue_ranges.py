@@ -158,8 +158,8 @@ async def _require_stored_from(
     last = await stored_ms_at(cluster, queue, behind - 1, wanted.consumer_group) if behind else None
     if last is None or last < at_ms:
         raise ReportError(
-            f"{queue} has no message stored at {at_ms} or later. With the option "
-            "startingOffsetsByTimestampStrategy=latest the queue is read from its end."
+            f"{queue} has no message stored at {at_ms} or later. Set "
+            "startingOffsetsByTimestampStrategy=latest to read the queue from its end."
         )
 
 
@@ -167,8 +167,8 @@ def _require_reached(wanted: Wanted, queue: Queue, offset: int, behind: int) -> 
     if offset > behind and wanted.fail_on_data_loss:
         raise DataLossError(
             f"{queue} ends at {behind}, before the offset {offset} that the options name: the "
-            "topic was created again, or its broker lost messages. With the option "
-            "failOnDataLoss=false the queue is read as far as it goes."
+            "topic was created again, or its broker lost messages. Set "
+            "failOnDataLoss=false to read the queue to its end."
         )
 
 

@@ -35,7 +35,7 @@ _TYPES = {BROKER_NAME: pa.string(), **COLUMN_TYPES}
 
 # Pulled and decoded at a time.
 CHUNK_BYTES = 4 * 1024 * 1024
-NO_RECORD = "the broker sent what is no record"
+NO_RECORD = "the broker sent bytes that aren't a record"
 
 
 class QueueShareReader:
@@ -91,7 +91,7 @@ class _Reading:
                 f"A message of {part.queue} is damaged: {damages[0].reason}. {PERMISSIVE_WORDS}"
             )
         for first, behind in pulled.lost:
-            lost = f"the offsets {first} to {behind} are not there any more"
+            lost = f"the offsets {first} to {behind} no longer exist"
             if wanted.fail_on_data_loss:
                 raise DataLossError(
                     f"Messages of {part.queue} are gone: {lost}. They have expired, or the "

@@ -180,9 +180,9 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
             if queue not in extents:
                 assert first is not None
                 self._lost(
-                    f"{queue} is gone, and this stream has read it up to {first}: the topic was "
-                    "deleted or has fewer queues, or its broker is down. With the option "
-                    "failOnDataLoss=false the stream continues without it."
+                    f"{queue} no longer exists, and this stream has read it up to {first}: the "
+                    "topic was deleted or has fewer queues, or its broker is down. Set "
+                    "failOnDataLoss=false to continue without it."
                 )
                 firsts[queue] = first
                 continue

@@ -97,11 +97,11 @@ _PROPERTIES = frozenset({*_OF_PROPERTIES, "keys", "properties"})
 
 
 PERMISSIVE_WORDS = (
-    "With the option mode=PERMISSIVE damage is skipped and logged, and is a row where the schema "
-    "has the column damage."
+    "Set mode=PERMISSIVE to skip and log damage; if the schema has the column damage, each range "
+    "is a row."
 )
-FILE_GONE = "the file is not there"
-FILE_SHORTER = "the file is shorter than it was"
+FILE_GONE = "the file doesn't exist"
+FILE_SHORTER = "the file has become shorter"
 _LOSSES = frozenset({FILE_GONE, FILE_SHORTER})
 
 
@@ -211,7 +211,7 @@ class RecordDecoder:
             kept = np.ones(len(records), dtype=bool)
             for index in self._wrong_checksums(buffer, records):
                 kept[index] = False
-                bad.append(_bad(records, index, "the body does not match its checksum"))
+                bad.append(_bad(records, index, "the body doesn't match its checksum"))
             records.keep(kept)
             topics = topics.filter(pa.array(kept))
         found = None
@@ -262,7 +262,7 @@ class RecordDecoder:
         for number, decision in enumerate(wanted):
             if decision is None:
                 bad += [
-                    _bad(records, index, "the topic is not text")
+                    _bad(records, index, "the topic isn't text")
                     for index in np.flatnonzero(indices == number).tolist()
                 ]
         kept = np.array([bool(decision) for decision in wanted])[indices]
@@ -353,8 +353,8 @@ def drop_bad(records: Columns, commit_log_offset: int | None, bad: list[BadRecor
     is_no_date = (stored < 0) | (stored > TIMESTAMP_MS_MAX)
     problems = (
         (is_elsewhere, "the record states another commit log offset"),
-        (~records.is_whole, "the parts do not add up to the record's size"),
-        (is_no_date, "the store timestamp is not a date"),
+        (~records.is_whole, "the parts don't add up to the record's size"),
+        (is_no_date, "the store timestamp isn't a date"),
     )
     kept = records.is_whole & ~(is_elsewhere | is_no_date)
     if kept.all():

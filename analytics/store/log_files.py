@@ -183,9 +183,9 @@ def why_no_record(size: int, magic: int, left: int) -> str:
         return "zeros where a record should be"
     if magic not in MESSAGE_MAGICS:
         return f"illegal magic code 0x{magic & 0xFFFFFFFF:08X}"
-    return f"size {size} does not fit"
+    return f"size {size} doesn't fit"
 
 
 def why_unread(error: OSError) -> str:
     """Return why a file wasn't readable."""
-    return f"the disk answers: {error.strerror or error}"
+    return f"disk error: {error.strerror or error}"

@@ -73,7 +73,7 @@ class SplitReading:
         buffer = np.empty(min(self._chunk_bytes, to - position), dtype=np.uint8)
         while position < to:
             if len(self.damages) >= DAMAGES_PER_SPLIT_MAX:
-                self._damage(position, to, "too much damage before; the rest was not read")
+                self._damage(position, to, "skipped after too much damage")
                 return
             wanted = min(self._chunk_bytes, to - position)
             if wanted > len(buffer):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # Records closer than this are read together with the bytes between them.
 GAP_BYTES_MAX = 32 * 1024
-NO_RECORD = "the ConsumeQueue points to no record of its topic"
+NO_RECORD = "the ConsumeQueue doesn't point to a record of its topic"
 
 
 class UnitSlice(NamedTuple):

@@ -152,7 +152,7 @@ def test_a_server_that_does_not_see_the_log_is_told_with_what_would_help(
     )
 
     assert code == 1
-    assert f"the Spark cluster at {server} does not see the log at" in events[-1]["message"]
+    assert f"the Spark cluster at {server} doesn't see the log at" in events[-1]["message"]
     assert "or set TREBUCHET_SPARK_BROKERS" in events[-1]["message"]
 
 
@@ -179,7 +179,7 @@ def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
     nobody = SimpleNamespace(registerProgressHandler=lambda _: None)
     gone = connect.RemoteSpark(nobody, master)  # type: ignore[arg-type]
     assert gone.why_gone() == (
-        f"The Spark Connect server at {master} went away in the middle of the run."
+        f"The Spark Connect server at {master} stopped responding during the run."
     )
 
 
@@ -247,8 +247,14 @@ class Refusing:
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        ("StatusCode.UNAUTHENTICATED: no", "does not let us in: the first line of the file that"),
-        ("StatusCode.UNIMPLEMENTED: what?", "is no Spark Connect server of this version"),
+        (
+            "StatusCode.UNAUTHENTICATED: no",
+            "refused access. Put its token in the first line of the file that",
+        ),
+        (
+            "StatusCode.UNIMPLEMENTED: what?",
+            "Check that a Spark Connect server of the right version",
+        ),
     ],
 )
 def test_a_server_that_takes_no_session_is_told_in_a_sentence(
@@ -285,8 +291,11 @@ def test_progress_is_what_the_server_told_last_of_each_stage() -> None:
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        ("[PYTHON_VERSION_MISMATCH] 3.12", "at sc://h run another Python than this machine"),
-        ("ModuleNotFoundError: No module named 'msgspec'", "needs pyarrow, numpy and msgspec"),
+        (
+            "[PYTHON_VERSION_MISMATCH] 3.12",
+            "at sc://h run a different Python version than this machine",
+        ),
+        ("ModuleNotFoundError: No module named 'msgspec'", "Install pyarrow, numpy and msgspec"),
     ],
 )
 def test_what_workers_lack_is_a_sentence(tmp_path: Path, said: str, sentence: str) -> None:

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
             "traffic --store a --out b --master mesos://a",
             "'mesos://a' is not a Spark master; use local[N]",
         ),
-        ("traffic --store a --out b,c", "must have no comma"),
+        ("traffic --store a --out b,c", "can't have a comma"),
         ("traffic --store a --out b --hours 0", "'0' is not a whole number from 1 to 8784"),
         ("traffic --store a --out b --hours 8785", "'8785' is not a whole number from 1 to"),
         ("traffic --store a --out b --hours 2.5", "'2.5' is not a whole number from 1 to"),
         ("origins --store a --out b --by colour", "'colour' is not one of tag, group, host"),
-        ("traffic --store a --out b --hours 1 --from 5", "--hours and --from exclude each other"),
+        ("traffic --store a --out b --hours 1 --from 5", "--hours and --from can't be combined"),
     ],
 )
 def test_bad_arguments_are_one_sentence_and_code_2(
@@ -241,7 +241,7 @@ def test_a_report_whose_java_is_killed_fails_in_a_sentence(tmp_path: Path) -> No
     assert process.returncode == EXIT_FAILED, errors
     assert json.loads(rest.splitlines()[-1]) == {
         "event": "failed",
-        "message": "Spark's Java process ended in the middle of the run; the log says why.",
+        "message": "Spark's Java process ended during the run. See the log for the reason.",
     }
     assert not out.exists()
 

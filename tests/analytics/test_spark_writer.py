@@ -206,7 +206,7 @@ def test_a_worker_that_does_not_see_the_lake_writes_nothing(tmp_path: Path) -> N
 
     with seen(builder, lake) as (task, splits, sight):
         lake.directory.rename(tmp_path / "elsewhere")
-        with pytest.raises(LakeError, match=r"does not see the lake .*/lake: each worker"):
+        with pytest.raises(LakeError, match=r"doesn't see the lake .*/lake: share it"):
             write_seen(task, sight, splits)
         (tmp_path / "elsewhere").rename(lake.directory)
 
@@ -223,7 +223,7 @@ def test_a_worker_that_does_not_see_the_store_writes_nothing(tmp_path: Path, the
         builder.root.rename(tmp_path / "away")
         if there != "nothing":
             StoreBuilder(builder.root).put_many(60, ("other",)).write()
-        with pytest.raises(LakeError, match=r"does not see the store .*`rocketmq`"):
+        with pytest.raises(LakeError, match=r"doesn't see the store .*`rocketmq`"):
             write_seen(task, sight, splits)
 
     assert not list(lake.directory.rglob("*part-*"))

@@ -86,8 +86,8 @@ def test_a_body_that_cannot_be_masked_is_left_out(tmp_path: Path, rule: str, bod
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("bodies = 3", "tables of bodies only"),
-        ("[other]", "tables of bodies only"),
+        ("bodies = 3", "can only contain tables"),
+        ("[other]", "can only contain tables"),
         ("[bodies.orders]\nmask = true", "only have patterns, fields, columns"),
         ('[bodies.orders]\npatterns = "x"', "a list of strings"),
         ('[bodies.orders]\npatterns = ["("]', "isn't a valid regular expression"),

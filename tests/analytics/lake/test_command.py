@@ -44,15 +44,15 @@ def test_the_commands_of_an_operator(
     waiting: dict[str, Any] = json.loads(said("status", "--json"))
     assert waiting["pending_since_ms"] == START_MS
     assert "20 messages in 1 batches" in said("ingest")
-    assert "has each of them once" in said("verify")
+    assert "has each of these messages once" in said("verify")
     assert "Nothing was changed" in said("rebuild")
-    assert "20 messages of broker-a are taken out" in said("rebuild", "--yes")
+    assert "20 messages of broker-a were removed" in said("rebuild", "--yes")
     assert "20 messages in 1 batches" in said("ingest")
     assert "No message" in said("forget", "unknown")
     assert "Nothing was changed" in said("rebuild", "--gold")
-    assert "was counted from the beginning" in said("rebuild", "--gold", "--yes")
+    assert "was counted again" in said("rebuild", "--gold", "--yes")
     assert "20 messages have lost their content" in said("forget", "FD00")
-    assert "nothing is left to do" in said("maintain")
+    assert "Maintenance is complete" in said("maintain")
     assert f"watermark   {builder.position}" in said("status")
     found: dict[str, Any] = json.loads(said("status", "--json"))
     assert (found["watermark"], found["pending_bytes"]) == (builder.position, 0)
@@ -76,7 +76,7 @@ def test_verify_answers_1_where_lake_and_log_differ(
 
     said = capsys.readouterr().out
     assert code == 1
-    assert "20 are not in the lake: offsets 0, " in said
+    assert "20 messages aren't in the lake: offsets 0, " in said
     assert "manage.py lake rebuild --broker broker-a --yes" in said
 
 

@@ -297,8 +297,8 @@ def test_verify_finds_gold_that_differs_and_a_rebuild_of_gold_mends_it(
 
     said = capsys.readouterr().out
     assert code == 1
-    assert f"gold.traffic_minute says 0 messages on {FIRST_DAY}, bronze.messages 30." in said
-    assert "rebuild --gold --yes` counts 1 anew" in said
+    assert f"gold.traffic_minute has 0 messages on {FIRST_DAY}, but bronze.messages has 30." in said
+    assert "rebuild --gold --yes` to count 1 again" in said
     assert main(["rebuild", "--gold", "--yes"], environment) == 0
     assert main(["verify"], environment) == 0
     assert lake.traffic() == traffic_of(builder.stored)

@@ -186,7 +186,7 @@ def test_a_catalogue_that_fails_holds_back_iceberg_alone(
     lake = filled(tmp_path)
     monkeypatch.setenv("PYICEBERG_CATALOG__TREBUCHET__TYPE", "rest")
     monkeypatch.setenv("PYICEBERG_CATALOG__TREBUCHET__URI", "http://127.0.0.1:9")
-    with pytest.raises(LakeError, match="can't be brought up to Delta's"):
+    with pytest.raises(LakeError, match="couldn't be updated from Delta"):
         ingest(lake)
     assert len(by_delta(lake, MESSAGES.name)) == 24
     status = json.loads((lake.directory / "status.json").read_text())

@@ -331,7 +331,7 @@ def test_a_message_whose_time_is_no_date_is_a_gap(builder: StoreBuilder) -> None
 
     lake.take_all()
 
-    assert lake.gaps() == [(0, wrong.size, "the store timestamp is not a date")]
+    assert lake.gaps() == [(0, wrong.size, "the store timestamp isn't a date")]
     assert lake.offsets() == [wrong.size]
 
 

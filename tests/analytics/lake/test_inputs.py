@@ -393,12 +393,12 @@ def test_samples_that_begin_later_are_not_compared_and_all_are_there_without_a_r
 
 
 def test_without_a_lake_a_sentence_says_what_to_set(hours: Hours) -> None:
-    with pytest.raises(ReportError, match="remove TREBUCHET_LAKE=false and start deploy/up again"):
+    with pytest.raises(ReportError, match="Remove TREBUCHET_LAKE=false and start deploy/up again"):
         input_of(of_samples(hours, lake=None))
 
 
 def test_a_lake_without_samples_says_when_they_come(tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match="has no samples yet: the console's collector writes"):
+    with pytest.raises(ReportError, match=r"has no samples yet\. The console's collector writes"):
         input_of(of_samples(Hours(tmp_path)))
 
 

@@ -203,7 +203,7 @@ def test_a_name_server_that_does_not_answer_is_a_sentence() -> None:
         "fetchOffset.retryIntervalMs": "1",
     }
 
-    with pytest.raises(ReportError, match=r"The name server at 127\.0\.0\.1:\d+ does not answer"):
+    with pytest.raises(ReportError, match=r"The name server at 127\.0\.0\.1:\d+ doesn't respond"):
         RocketMqReader(parse_options(given), CLUSTER_MESSAGES).partitions()
 
 
@@ -224,13 +224,13 @@ def test_messages_that_are_gone_fail_the_reading_or_are_rows_of_damage(
     beyond = QueueRange(Queue(topic, "broker-a", 0), 1, 9)
     (share,) = shared([beyond], 0)
 
-    with pytest.raises(DataLossError, match="the offsets 2 to 9 are not there any more"):
+    with pytest.raises(DataLossError, match="the offsets 2 to 9 no longer exist"):
         list(reader_of(broker, subscribe=topic).read(share))
     counting = reader_of(broker, WITH_DAMAGE, subscribe=topic, failOnDataLoss="false")
     rows = [row for batch in counting.read(share) for row in batch.to_pylist()]
     assert [row["queue_offset"] for row in rows if row["damage"] is None] == [1]
     assert [row["damage"]["reason"] for row in rows if row["damage"]] == [
-        "the offsets 2 to 9 are not there any more"
+        "the offsets 2 to 9 no longer exist"
     ]
 
 
@@ -275,7 +275,9 @@ def test_a_stream_whose_topic_was_made_anew_is_refused(broker: BrokerProcess, to
 
     with pytest.raises(DataLossError, match="ends at 2, before the offset 40 that this stream has"):
         stream_of(broker, subscribe=topic).latestOffset(ahead, ReadAllAvailable())
-    with pytest.raises(DataLossError, match="is gone, and this stream has read it up to 4"):
+    with pytest.raises(
+        DataLossError, match="no longer exists, and this stream has read it up to 4"
+    ):
         stream_of(broker, subscribe=topic).latestOffset(gone, ReadAllAvailable())
     passing = stream_of(broker, subscribe=topic, failOnDataLoss="false")
     assert sorted(followed(passing, ahead)[0]) == [b"%06d" % number for number in range(4)]
@@ -303,7 +305,7 @@ def test_an_account_reads_what_it_may(tmp_path: Path) -> None:
     try:
         account: dict[str, Any] = {"accessKey": "reporter", "secretKeyFile": secret}
         assert rows_of(reader_of(broker, subscribe="TBW102", **account)) == []
-        with pytest.raises(ReportError, match=r"refuses GET_M.*Check signature failed"):
+        with pytest.raises(ReportError, match=r"rejected GET_M.*Check signature failed"):
             reader_of(
                 broker, subscribe="TBW102", accessKey="reporter", secretKey="wrong"
             ).partitions()
@@ -329,7 +331,7 @@ def test_connections_are_secured_and_the_other_side_is_known(tmp_path: Path) -> 
         assert rows_of(reader_of(broker, **nothing, tlsCaFile=made)) == []
         assert rows_of(reader_of(broker, **nothing, tlsVerify="false")) == []
         once: dict[str, Any] = {"fetchOffset.numRetries": 0}
-        with pytest.raises(ReportError, match=r"does not answer: .*certificate verify failed"):
+        with pytest.raises(ReportError, match=r"doesn't respond: .*certificate verify failed"):
             reader_of(broker, **nothing, **once, tlsCaFile=other).partitions()
     finally:
         broker.stop()

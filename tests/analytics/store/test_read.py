@@ -237,7 +237,7 @@ def test_a_missing_file_is_one_damaged_range(tmp_path: Path, queues: bool) -> No
     assert [(one.commit_log_from, one.commit_log_to) for one in found] == [
         (FILE_BYTES, 2 * FILE_BYTES)
     ]
-    assert "not there" in found[0].reason
+    assert "doesn't exist" in found[0].reason
     assert offsets(root) == [
         at for at in expected(builder) if not FILE_BYTES <= at < 2 * FILE_BYTES
     ]

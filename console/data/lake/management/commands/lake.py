@@ -15,7 +15,7 @@ from console.data.pipeline.lake_status import environment
 class Command(BaseCommand):
     """Passes its arguments on unchanged, including `--help`."""
 
-    help = "Keep a lake of Delta tables that grows from the broker's log (docs/lake.md)."
+    help = "Maintain a lake of Delta tables that is filled from the broker's log (docs/lake.md)."
     requires_system_checks: list[str] = []
 
     def run_from_argv(self, argv: list[str]) -> None:
