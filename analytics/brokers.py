@@ -142,7 +142,7 @@ def _machines(spark: Engine, request: Request, look: Callable[[int], str]) -> li
     """Call `look` on the workers' machines; return the distinct non-empty results."""
     count = max(1, LOOKS_A_TASK * spark.width())
     spark.begin("looking for the log")
-    # Without a timer, this would wait forever for workers that are gone or busy.
+    # Without a timer, this would wait forever for stopped or busy workers.
     is_late = threading.Event()
     timer = threading.Timer(SIGHT_SECONDS_MAX, _give_up, (spark, is_late))
     timer.daemon = True
@@ -187,7 +187,7 @@ def _look_for(path: Path, _: int) -> str:
 
 
 def fingerprint_seen(store: Path, commit_log: Path | None, offset: int) -> int | None:
-    """Return the fingerprint of the log before an offset on this machine, or None without a log."""
+    """Return the fingerprint of this machine's log before an offset, or None if it has no log."""
     try:
         reader = StoreReader(store, commit_log_path=commit_log)
         return fingerprint_before(reader.files(), offset)

@@ -62,7 +62,7 @@ class RemoteSpark:
 
     def cancel(self) -> None:
         """Cancel everything that this session runs."""
-        with suppress(PySparkException, OSError):  # the server may be gone
+        with suppress(PySparkException, OSError):  # the server may have stopped
             self.session.interruptAll()
 
     def width(self) -> int:

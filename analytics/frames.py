@@ -126,7 +126,7 @@ def frame_of(session: SparkSession, readings: Sequence[Reading], schema: StructT
 
 
 def each(session: SparkSession, work: Callable[[Item], str], items: Sequence[Item]) -> list[str]:
-    """Return the results of `work` for the items, each in its own task.
+    """Run `work` for each item in its own task; return the results.
 
     Results are text: this process doesn't unpickle anything that a worker sent.
 

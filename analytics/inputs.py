@@ -103,7 +103,7 @@ class Input:
         plan: the parts of the log to read.
         is_grouped: whether a row represents as many messages as its column `messages` says.
         traces: readings of client traces, if the report uses them.
-        stored_from_ms: when the oldest existing message was stored, None without messages.
+        stored_from_ms: when the oldest existing message was stored, None if there are no messages.
         has_expired: whether messages stored before that may have expired.
         because: why an existing lake isn't read.
         erased: how many messages in the lake have lost their keys on request.

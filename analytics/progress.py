@@ -66,12 +66,12 @@ class ProgressLines:
             self._stream.write(line + "\n")
             self._stream.flush()
         except BrokenPipeError:
-            # The reader has gone, but the result on disk is still useful.
+            # The reader has exited, but the result on disk is still useful.
             logger.debug("progress reader gone")
 
 
 def reserve_stdout() -> IO[str]:
-    """Reserve standard output for our lines: Java and Python workers write to stderr instead."""
+    """Reserve standard output for these lines: Java and Python workers write to stderr instead."""
     sys.stdout.flush()
     private = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

@@ -127,8 +127,8 @@ def authentication(master: str) -> dict[str, str]:
     """Return the settings for authentication between the driver and its peers.
 
     Without a cluster, the JVM generates a secret that never leaves it. With a cluster, the secret
-    is the first line of the file that the environment names; without such a file, the cluster
-    requires none.
+    is the first line of the file that the environment names; without a file, the cluster must not
+    require a secret.
 
     Raises:
         ReportError: the file isn't readable, or is empty.

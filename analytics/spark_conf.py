@@ -29,7 +29,7 @@ _LINE = re.compile(r"(?P<name>[^\s=]+)(?:\s*=\s*|\s+)(?P<value>.*\S)")
 
 
 def settings_of_operator(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the settings in the file that the environment names, empty without one.
+    """Return the settings in the file that the environment names; empty if it names no file.
 
     Raises:
         ReportError: the file isn't readable, or a line isn't a Spark setting.

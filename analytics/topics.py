@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def require_topic(request: Request) -> None:
-    """Check that the store has the requested topic, or the lake has messages of it.
+    """Check that the store has the requested topic, or that the lake has messages of it.
 
     Raises:
         ReportError: neither the store nor the lake has the topic.

@@ -1,4 +1,4 @@
-"""Compaction: chooses the files of a day to merge, so that each day has few files at any time.
+"""Compaction: chooses which files of a day to merge, so that each day has only a few files.
 
 Files grow in tiers, each sixteen times as large as the one below. The files of a tier are merged
 when together they make a file of the next tier, so a row is rewritten at most three or four times

@@ -97,7 +97,7 @@ def hidden_columns(masks: Sequence[Mask], names: Iterable[str]) -> dict[str, str
 def apply_masks(
     column: str, masks: Iterable[Mask], after: Callable[[Sequence[Mask], str], str]
 ) -> str:
-    """Return a column with the rules applied in turn; rules for the same topics share a step.
+    """Return a column with the rules applied in order; rules for the same topics share a step.
 
     Each step binds the value to a name with an SQL lambda. Written out, each step would contain the
     previous one twice, and 100 rules would double it 100 times.

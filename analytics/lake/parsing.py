@@ -1,4 +1,4 @@
-"""Parses JSON bodies into the files of silver, in our own process or in Spark's workers."""
+"""Parses JSON bodies into the files of silver, in this process or in Spark's workers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ParseTask:
 def write_parsed(task: ParseTask, files: Sequence[LakeFile]) -> dict[str, list[WrittenFile]]:
     """Write the messages of some bronze files to unpublished files, by table name.
 
-    Runs in any process: our own, or a Spark worker.
+    Runs in any process, including Spark workers.
     """
     accepted, rejected = task.topic.tables
     with FileWriter(task.place, accepted) as fitting, FileWriter(task.place, rejected) as others:
@@ -76,7 +76,7 @@ def _parsed(topic: SilverTopic, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, p
 
 
 def _origins(rows: pa.RecordBatch) -> pa.Array:
-    """Return the topic that each message originally had, null for most."""
+    """Return each message's original topic, which is null for most messages."""
     properties, topics = rows.column("properties"), rows.column("topic")
     found = pa.nulls(rows.num_rows, pa.string())
     for name in ORIGIN_PROPERTIES:

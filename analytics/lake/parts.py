@@ -1,7 +1,7 @@
 """Writes one part of a batch: from a range of the log to Parquet files, in any process.
 
-Both engines run this code: our own process and Spark's workers. Readers don't see the files before
-the batch is committed.
+Both engines run this code, in this process or in Spark's workers. Readers don't see the files
+before the batch is committed.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Status:
     """The last results of a lake's jobs; times are ms since epoch, 0 for never.
 
     Attributes:
-        maintained_ms: when maintenance last had nothing left to do.
+        maintained_ms: when maintenance last finished all its work.
         deleted_ms: when it last deleted unreferenced files.
     """
 

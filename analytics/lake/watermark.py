@@ -1,7 +1,7 @@
 """Watermark: the offset up to which a broker's log is in the lake, stored in the table's own log.
 
-Delta commits it with the files of a batch, as three application transaction numbers: a batch and
-its watermark appear together or not at all.
+Delta commits it with the files of a batch, as three application transaction numbers: a batch never
+appears without its watermark.
 
 The bytes before it have a fingerprint. If a log loses its end, or a broker switches to another log,
 offsets are reused. Ingest must not continue as if nothing had changed.

@@ -16,7 +16,7 @@ ROUTE_POLL_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Connection settings for every process that talks to the cluster; each reads the files itself.
+    """Connection settings for every process that uses the cluster; each process reads the files.
 
     A failed request is repeated up to `retries` times: first after `retry_interval_s`, then after
     twice as long each time. A route is used for `route_poll_s` before it is looked up again. A pull

@@ -160,7 +160,7 @@ class Sender:
         for attempt in range(1 + self._access.send_retries):
             await self._cluster.pause(attempt)
             queues = await self._writes(message.topic)
-            # Each attempt uses another queue, and so another broker if there is one.
+            # Each attempt uses another queue, on another broker if possible.
             queue = fixed or queues[next(self._turn) % len(queues)]
             fields = self._fields(message.topic, queue.queue_id, sys_flag, text)
             try:

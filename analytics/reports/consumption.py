@@ -113,7 +113,7 @@ def _tries(messages: DataFrame) -> DataFrame:
             *(F.max(name).alias(name) for name in ("consumer_group", "cost_ms", "is_success")),
         )
     )
-    # For several messages consumed at once, the trace has the average duration of one.
+    # If several messages are consumed together, the trace has the average duration per message.
     together = F.count(F.lit(1)).over(Window.partitionBy("request"))
     with_end = tries.withColumn("ended_ms", F.col("began_ms") + F.col("cost_ms") * together)
     of_id = Window.partitionBy("id")

@@ -57,7 +57,8 @@ def by_reason_and_time(messages: DataFrame, _: Mapping[str, Value], step_seconds
     the record, or of its beginning if only a trace records it.
     """
     events = messages.select(F.explode(F.coalesce(_of_trace(), _of_record())).alias("event"))
-    # The trace of a try's end has no group and number, so use those of its beginning.
+    # The trace of a try's end has no group and number, so take them from the trace of its
+    # beginning.
     told = (
         events.select("event.*")
         .groupBy("id", "request")
@@ -115,7 +116,7 @@ def _of_record() -> Expression:
     own_id = F.concat_ws(" ", F.lit(""), F.unix_millis("store_timestamp"), origin)
     event = F.struct(
         F.coalesce("uniq_key", own_id),
-        # Unique for each record, so that no traced try matches it.
+        # Use an ID that is unique for each record, so that no traced try matches.
         F.concat_ws(" ", topic, "reconsume_times"),
         F.substring(topic, start, F.lit(names.GROUP_LENGTH_MAX)),
         F.col("reconsume_times") - 1,

@@ -153,7 +153,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """Which columns of a row identify the messages that it counts, so that a page can link to them.
+    """The columns that identify the messages counted in a row, so that a page can link to them.
 
     The messages are of the topic in `topic`, stored from the time in `first` up to the time in
     `last`, or for `seconds`, or for the run's time step if both are missing. Without `first`, they

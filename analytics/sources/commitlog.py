@@ -246,7 +246,7 @@ class CommitLogReader(_ShareReader, DataSourceReader):
         if starting == LATEST:
             return [SharePartition(())]
         from_offset = starting if isinstance(starting, int) else None
-        # Spark adds a default partition if there are none.
+        # Spark adds a default partition if the list is empty.
         return self._shares(from_offset, wanted.ending_offset) or [SharePartition(())]
 
 

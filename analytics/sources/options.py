@@ -50,7 +50,7 @@ class Options:
         """Check the given options; `of_spark` are options that Spark passes on and handles itself.
 
         Raises:
-            ReportError: the source doesn't have such an option.
+            ReportError: the source doesn't have an option with this name.
         """
         by_lower = {name.lower(): name for name in known}
         ignored = {name.lower() for name in of_spark}

@@ -119,8 +119,8 @@ def shared(
 ) -> list[InputPartition]:
     """Divide ranges into tasks: small ones share a task, large ones are cut.
 
-    They are cut for at least `min_partitions` tasks, and so that no task has more than
-    `max_records` messages.
+    There are at least `min_partitions` tasks if there are enough messages, and each task has at
+    most `max_records` messages.
     """
     if max_records is not None:
         ranges = [piece for one in ranges for piece in _cut(one, -(-one.size // max_records))]
@@ -146,7 +146,7 @@ def shared(
             size = 0
         shares[-1].append(one)
         size += one.size
-    # Spark adds a default partition if there are none.
+    # Spark adds a default partition if the list is empty.
     return [QueueShare(share) for share in shares] or [QueueShare(())]
 
 

@@ -19,8 +19,9 @@ A row may have only these columns; `body` is required:
 
 Spark repeats failed tasks and unfinished batches of a stream, so a message may be stored twice.
 Both copies have the same UNIQ_KEY: the column uniq_key, or a digest of the row, the task's number,
-the number of equal rows before it in the task, and the write. A write is identified by the stream's
-query and batch; by the option `idempotenceScope`, and for a stream its batch; or else at random.
+the number of equal rows before it in the task, and the write. A stream's write is identified by its
+query and batch, a frame's write by a random identifier. The option `idempotenceScope` replaces the
+query or the random identifier.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ async def stored_ms_at(cluster: Cluster, queue: Queue, offset: int, group: str) 
 async def first_stored_from(
     cluster: Cluster, queue: Queue, timestamp_ms: int, extent: tuple[int, int], group: str
 ) -> int:
-    """Return the offset of the first message stored at a time or later, else the queue's end.
+    """Return the offset of the first message stored at or after a time, or the queue's end.
 
     Brokers return some offset nearby, so compare the messages around it.
 

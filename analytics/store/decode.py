@@ -118,7 +118,9 @@ class Damage(NamedTuple):
 
     @property
     def is_loss(self) -> bool:
-        """Whether the bytes are gone, for example in an expired file, instead of corrupted."""
+        """Whether the bytes no longer exist, for example after a file expired; else they are
+        corrupted.
+        """
         return self.reason in _LOSSES
 
 

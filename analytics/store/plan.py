@@ -114,7 +114,7 @@ class ReadPlan:
         return sum(part.size for part in self.parts)
 
     def shares(self, share_bytes: int) -> list[Share]:
-        """Return the parts grouped into tasks, so that many small files aren't many small tasks."""
+        """Return the parts grouped into tasks, so that many small files share a task."""
         shares: list[Share] = []
         share: list[Split | UnitSlice] = []
         size = 0

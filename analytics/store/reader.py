@@ -135,7 +135,7 @@ class StoreReader:
         return self._commit_log_path / paths.offset_file_name(from_offset)
 
     def stored_from_ms(self) -> int | None:
-        """Return when the first message of the log was stored, None without messages.
+        """Return when the first message of the log was stored, None if it has no messages.
 
         Raises:
             ReportError: the store doesn't exist, or isn't readable.
