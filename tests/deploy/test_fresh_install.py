@@ -67,6 +67,7 @@ def test_it_listens_where_it_says_and_nowhere_else(appliance: Appliance) -> None
         f"tcp 127.0.0.1:{appliance.port + 1}",
         # The VIP port.
         f"tcp 127.0.0.1:{appliance.port - 2}",
+        f"tcp 127.0.0.1:{appliance.grpc_port}",
         f"tcp 127.0.0.1:{appliance.namesrv_port}",
         f"tcp 127.0.0.1:{appliance.web_port}",
     }
