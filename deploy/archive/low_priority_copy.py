@@ -1,8 +1,8 @@
 """Copies files next to a running broker: small reads, limited dirty memory, the lowest priority.
 
-With the idle I/O class, the disk serves us only when nobody else uses it, if its scheduler supports
-classes. Written data is flushed piece by piece, so that a broker's flush doesn't wait for gigabytes
-of ours, and is dropped from the page cache, which the broker needs.
+With the idle I/O class, a disk whose scheduler supports classes serves the copy only when no other
+process uses it. Written data is flushed in small pieces, so that a broker's flush doesn't wait for
+gigabytes of the copy, and is dropped from the page cache, which the broker needs.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ TEMPLATE = ROOT / "deploy" / "broker.conf"
 PRINT_TIMEOUT_S = 60
 GRPC_KEY = "grpcListenPort"
 GRPC_PORT = 8081
-"""The port for RocketMQ 5 clients, unless the configuration sets another, or 0 for none."""
+"""The default port for RocketMQ 5 clients."""
 
 
 class BrokerFileError(Exception):
@@ -41,7 +41,7 @@ class BrokerSettings:
     listen_port: int
     ha_port: int
     grpc_port: int
-    """The port for RocketMQ 5 clients, 0 for none."""
+    """The port for RocketMQ 5 clients; 0 if it is closed."""
     namesrv: str
     console_namesrv: str
     """The name server for the console: the administration listener if set, because its routes lead
@@ -118,13 +118,13 @@ def default_store(data: Path) -> Path:
 
 
 def command(file: Path, grpc_port: int) -> list[str]:
-    """Return the command that runs a broker, with the gRPC port for a file that sets none."""
+    """Return the command that runs a broker; `grpc_port` applies if the file doesn't set one."""
     default = f"{GRPC_KEY}={grpc_port}"
     return [sys.executable, "-m", "broker_core", "--default", default, "-c", str(file)]
 
 
 def settings(file: Path, grpc_port: int = GRPC_PORT) -> BrokerSettings:
-    """Ask the broker for its effective settings; `grpc_port` is for a file that sets none.
+    """Ask the broker for its effective settings; `grpc_port` applies if the file doesn't set one.
 
     Raises:
         BrokerFileError: the broker rejects the file.

