@@ -274,15 +274,15 @@ def test_the_page_of_rights_gives_and_takes(actors, reader_account) -> None:
     address, who = reverse("sql:rights"), f"person:{reader_account.pk}"
     assert actors.reader.get(address).status_code == 403
 
-    wrong = actors.admin.post(address, {"who": who, "scope": "some", "topics": "a b;c"})
-    actors.admin.post(address, {"who": who, "scope": "some", "topics": "shop-*, %DLQ%billing"})
+    wrong = actors.admin.post(address, {"grantee": who, "scope": "some", "topics": "a b;c"})
+    actors.admin.post(address, {"grantee": who, "scope": "some", "topics": "shop-*, %DLQ%billing"})
     html = actors.admin.get(address).content.decode()
 
     assert wrong.status_code == 422
     assert "a valid topic name" in wrong.content.decode()
     assert topics_of(reader_account) == ("%DLQ%billing", "shop-*")
     assert "%DLQ%billing, shop-*" in html
-    actors.admin.post(reverse("sql:right-take"), {"who": who})
+    actors.admin.post(reverse("sql:right-take"), {"grantee": who})
     assert not may_query(get_user_model().objects.get(pk=reader_account.pk))
 
 

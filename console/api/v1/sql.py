@@ -207,8 +207,8 @@ def sql_right_give(request: HttpRequest, who: Text) -> dict[str, Any]:
     names = " ".join(str(each) for each in topics or ())
     form = valid_form(
         request,
-        lambda data: RightForm(data, whom=right_views.possible_grantees()),
-        {"who": who, "scope": scope, "topics": names},
+        lambda data: RightForm(data, grantees=right_views.possible_grantees()),
+        {"grantee": who, "scope": scope, "topics": names},
     )
     right_views.grant_right(request, form)
     found = right_views.get_grantee(who)

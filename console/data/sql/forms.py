@@ -38,7 +38,7 @@ class SaveForm(QueryForm):
 class RightForm(forms.Form):
     """Who can query the lake, and which topics."""
 
-    who = forms.ChoiceField(label=_("Person or group"))
+    grantee = forms.ChoiceField(label=_("Person or group"))
     scope = forms.ChoiceField(
         label=_("Topics"),
         choices=[("all", _("all topics")), ("some", _("selected topics"))],
@@ -53,11 +53,11 @@ class RightForm(forms.Form):
         ),
     )
 
-    def __init__(self, *args: Any, whom: Mapping[str, str], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, grantees: Mapping[str, str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        who = self.fields["who"]
-        assert isinstance(who, forms.ChoiceField)
-        who.choices = [("", "—"), *whom.items()]
+        grantee = self.fields["grantee"]
+        assert isinstance(grantee, forms.ChoiceField)
+        grantee.choices = [("", "—"), *grantees.items()]
 
     def clean(self) -> dict[str, Any]:
         """Set `wanted` to the list of topics, or None for all."""

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 LISTED_MAX = 500
 
 
-def key_of(who: User | Group) -> str:
-    return f"{'group' if isinstance(who, Group) else 'person'}:{who.pk}"
+def key_of(grantee: User | Group) -> str:
+    return f"{'group' if isinstance(grantee, Group) else 'person'}:{grantee.pk}"
 
 
 def possible_grantees() -> dict[str, str]:
@@ -44,12 +44,12 @@ def possible_grantees() -> dict[str, str]:
 def get_grantee(key: str) -> User | Group:
     kind, _colon, number = key.partition(":")
     model: Any = {"group": Group, "person": get_user_model()}.get(kind)
-    who: User | Group | None = None
+    grantee: User | Group | None = None
     if model is not None and number.isascii() and number.isdecimal() and len(number) < 19:
-        who = model.objects.filter(pk=int(number)).first()
-    if who is None:
+        grantee = model.objects.filter(pk=int(number)).first()
+    if grantee is None:
         raise Http404(_("This person or group no longer exists."))
-    return who
+    return grantee
 
 
 def audited(topics: Topics) -> dict[str, Any]:
@@ -62,15 +62,20 @@ def rights(request: HttpRequest) -> HttpResponse:
     is_post = request.method == "POST"
     form = RightForm(
         request.POST if is_post else None,
-        whom=possible_grantees(),
+        grantees=possible_grantees(),
         initial={"scope": "some", "topics": ""},
     )
     if is_post and form.is_valid():
         messages.success(request, grant_right(request, form))
         return redirect("sql:rights")
     rows = [
-        {"key": key_of(who), "name": str(who), "is_group": isinstance(who, Group), "topics": topics}
-        for who, topics in every_right()
+        {
+            "key": key_of(grantee),
+            "name": str(grantee),
+            "is_group": isinstance(grantee, Group),
+            "topics": topics,
+        }
+        for grantee, topics in every_right()
     ]
     context = {"form": form, "rows": rows}
     return render(request, "sql/rights.html", context, status=422 if is_post else 200)
@@ -79,22 +84,24 @@ def rights(request: HttpRequest) -> HttpResponse:
 @administrators_action
 def revoke(request: HttpRequest) -> HttpResponse:
     """Revoke a person's or group's permission."""
-    messages.success(request, revoke_right(request, get_grantee(request.POST.get("who", ""))))
+    messages.success(request, revoke_right(request, get_grantee(request.POST.get("grantee", ""))))
     return redirect("sql:rights")
 
 
 def grant_right(request: HttpRequest, form: RightForm) -> str:
     """Grant the access that a form specifies; return a sentence about it."""
-    who, wanted = get_grantee(form.cleaned_data["who"]), form.cleaned_data["wanted"]
+    grantee, wanted = get_grantee(form.cleaned_data["grantee"]), form.cleaned_data["wanted"]
     given = {key_of(one): topics for one, topics in every_right()}
-    before = audited(given[key_of(who)]) if key_of(who) in given else None
-    with change(request, "account.sql", str(who), before=before, after=audited(wanted)):
-        give(who, wanted)
-    return _("%(name)s can now query the lake.") % {"name": who}
+    before = audited(given[key_of(grantee)]) if key_of(grantee) in given else None
+    with change(request, "account.sql", str(grantee), before=before, after=audited(wanted)):
+        give(grantee, wanted)
+    return _("%(name)s can now query the lake.") % {"name": grantee}
 
 
-def revoke_right(request: HttpRequest, who: User | Group) -> str:
+def revoke_right(request: HttpRequest, grantee: User | Group) -> str:
     """Revoke access to the lake; return a sentence about it."""
-    with change(request, "account.sql", str(who), before=audited(granted_to(who)), after=None):
-        take(who)
-    return _("%(name)s can no longer query the lake.") % {"name": who}
+    with change(
+        request, "account.sql", str(grantee), before=audited(granted_to(grantee)), after=None
+    ):
+        take(grantee)
+    return _("%(name)s can no longer query the lake.") % {"name": grantee}

@@ -77,38 +77,38 @@ def every_right() -> Iterator[tuple[User | Group, Topics]]:
         yield group, granted_to(group)
 
 
-def granted_to(who: User | Group) -> Topics:
+def granted_to(grantee: User | Group) -> Topics:
     """Return the topics granted directly to a person or group."""
-    right = QueryRight.objects.filter(**_key(who)).first()
+    right = QueryRight.objects.filter(**_key(grantee)).first()
     return None if right is None else tuple(right.topics)
 
 
-def give(who: User | Group, topics: Topics) -> None:
+def give(grantee: User | Group, topics: Topics) -> None:
     """Grant the permission, replacing an earlier grant.
 
     Raises:
         RightError: a topic is invalid, or there are too many.
     """
     if topics is None:
-        QueryRight.objects.filter(**_key(who)).delete()
+        QueryRight.objects.filter(**_key(grantee)).delete()
     else:
         kept = checked(topics)
         # Store the limit before the permission it restricts.
-        QueryRight.objects.update_or_create(**_key(who), defaults={"topics": kept})
-    _permissions_of(who).add(permission())
+        QueryRight.objects.update_or_create(**_key(grantee), defaults={"topics": kept})
+    _permissions_of(grantee).add(permission())
 
 
-def take(who: User | Group) -> None:
+def take(grantee: User | Group) -> None:
     """Revoke the permission."""
-    _permissions_of(who).remove(permission())
-    QueryRight.objects.filter(**_key(who)).delete()
+    _permissions_of(grantee).remove(permission())
+    QueryRight.objects.filter(**_key(grantee)).delete()
 
 
 def checked(topics: Iterable[str]) -> list[str]:
     """Return the patterns, sorted and without duplicates.
 
     Raises:
-        RightError: a pattern is invalid, there are none, or too many.
+        RightError: a pattern is invalid, or there are no patterns or too many.
     """
     kept = sorted(set(topics))
     if not kept:
@@ -130,9 +130,9 @@ def checked(topics: Iterable[str]) -> list[str]:
     return kept
 
 
-def _key(who: User | Group) -> dict[str, Any]:
-    return {"group" if isinstance(who, Group) else "user": who}
+def _key(grantee: User | Group) -> dict[str, Any]:
+    return {"group" if isinstance(grantee, Group) else "user": grantee}
 
 
-def _permissions_of(who: User | Group) -> Any:
-    return who.permissions if isinstance(who, Group) else who.user_permissions
+def _permissions_of(grantee: User | Group) -> Any:
+    return grantee.permissions if isinstance(grantee, Group) else grantee.user_permissions

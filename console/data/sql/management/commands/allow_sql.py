@@ -1,4 +1,4 @@
-"""`manage.py allow_sql NAME`: lets a person who isn't an administrator query the lake in SQL."""
+"""`manage.py allow_sql NAME`: lets people without administrator rights query the lake."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, name: str, is_revoked: bool, **options: Any) -> None:
-        who: User | Group | None
+        grantee: User | Group | None
         if options["is_group"]:
-            who = Group.objects.filter(name=name).first()
+            grantee = Group.objects.filter(name=name).first()
         else:
-            who = get_user_model().objects.filter(username=name).first()
-        if who is None:
+            grantee = get_user_model().objects.filter(username=name).first()
+        if grantee is None:
             what = "group" if options["is_group"] else "account"
             raise CommandError(f"No {what} is named {name}.")
         given = options["topics"]
         topics = None if given is None else tuple(given)
         if is_revoked:
-            take(who)
+            take(grantee)
         else:
             try:
-                give(who, topics)
+                give(grantee, topics)
             except RightError as error:
                 raise CommandError(str(error)) from error
         after = {"may_query": not is_revoked, "topics": "*" if given is None else given}
@@ -58,5 +58,5 @@ class Command(BaseCommand):
         can = "can no longer" if is_revoked else "can"
         about = "" if is_revoked or given is None else f" (topics: {', '.join(sorted(set(given)))})"
         self.stdout.write(f"{name} {can} query the lake with SQL{about}.")
-        if isinstance(who, User) and who.is_staff and (is_revoked or given is not None):
+        if isinstance(grantee, User) and grantee.is_staff and (is_revoked or given is not None):
             self.stdout.write("As an administrator, this account can still query all topics.")
