@@ -66,7 +66,7 @@ cdef class PullReports(PullAnswers):
 
     @cython.final
     cdef int64_t _wanted_of(self, group, topic, int32_t queue_id) except -1:
-        """Return N if watchers want 1 in N of the messages delivered to a reader; 0 for none."""
+        """Return N if watchers want 1 in N of the messages delivered to a reader, or 0."""
         cdef _Reading reading = self._reading_of(group, topic, queue_id)
         pulls = slot(self._selection, SELECTION_PULLS)
         if reading.pulls is not pulls:

@@ -206,7 +206,7 @@ cdef class PullState:
     cdef _Reading _reading
     # When the pull is served, on the monotonic clock; negative until the clock is read.
     cdef double _at_s
-    # Watchers want 1 in this many messages; 0 for none.
+    # Watchers want 1 in this many messages; 0: no watcher wants any.
     cdef int64_t _sample
     # Size of the frames served, in bytes.
     cdef Py_ssize_t _served_bytes

@@ -18,7 +18,7 @@ cdef struct Topic:
     int64_t calls
     int64_t count
     int64_t size
-    # Waiting pulls by queue; NULL if there are none.
+    # Waiting pulls by queue; NULL if no pull waits.
     PyObject* parked_pulls
 
 
@@ -33,7 +33,7 @@ cdef struct Place:
     int64_t limit
     int64_t next_offset
     int64_t end
-    # Watchers want 1 in this many of its messages; 0 for none.
+    # Watchers want 1 in this many of its messages; 0: no watcher wants any.
     int64_t sample
     # The queue's Picks; NULL unless a sample is wanted.
     PyObject* picks
@@ -72,7 +72,7 @@ cdef class SendState:
     cdef Place _places[PLACES_MAX]
     cdef Topic _topics[PLACES_MAX]
     cdef int _open, _topic_count
-    # By hash of topic and queue: 1 plus the index of the place opened there first, 0 for none.
+    # By hash of topic and queue: 1 plus the index of the place opened there first, or 0.
     cdef uint8_t _slots[SLOTS]
     cdef object _visibility
     cdef dict _parked_by_topic

@@ -6,7 +6,7 @@ cdef class SendTurn(SendAppends):
 
     cdef object serve(self, Bytes begin, Py_ssize_t size, int64_t frame_max, connection, dispatcher,
                       int to, Py_ssize_t room, int64_t requests_max):
-        """Serve the next plain sends; return their answers, b"" when there are none.
+        """Serve the next plain sends and return their answers, or b"" without a plain send.
 
         Returns None when all are one-way, or when the answers were sent to the socket `to`
         (negative: no socket). Stops after `room` bytes of answers or `requests_max` requests. When

@@ -112,7 +112,7 @@ class ConsumerTrace:
         if sample == NONE:
             return
         taken = {offset for view in pull.buffers for offset in queue_offsets(view)}
-        who: dict[str, Any] | None = None
+        consumer: dict[str, Any] | None = None
         units = self._store.extended_units(
             pull.topic,
             pull.queue_id,
@@ -127,7 +127,7 @@ class ConsumerTrace:
                 continue
             uniq_key = message.properties.get(PROPERTY_UNIQ_KEY)
             if self.tracer.selection.wants_of_pulls(pull.topic, pull.group, uniq_key):
-                who = who or self._who(pull.group, pull.connection)
+                consumer = consumer or self._consumer_fields(pull.group, pull.connection)
                 self.tracer.emit(
                     "filtered",
                     pull.topic,
@@ -139,7 +139,7 @@ class ConsumerTrace:
                     body_size=message.body_size,
                     offset_msg_id=offset_msg_id(self.store_host, offset),
                     filtered_by=_by(pull.message_filter, code, ext),
-                    **who,
+                    **consumer,
                 )
 
     def acknowledged(
@@ -164,14 +164,14 @@ class ConsumerTrace:
         seen = self.tracer.deliveries.take((group, topic, queue_id), first, offset)
         if sample != ALL and not seen:
             return
-        who = self._who(group, connection)
+        consumer = self._consumer_fields(group, connection)
         now_s = self._clock.monotonic()
 
         def emit_range(first: int, end: int) -> None:
             # Watchers of a sample don't want events about unknown messages.
             if sample == ALL:
                 self.tracer.emit(
-                    "acknowledged", topic, queue_id, end, acknowledged_from=str(first), **who
+                    "acknowledged", topic, queue_id, end, acknowledged_from=str(first), **consumer
                 )
 
         next_offset = first
@@ -190,7 +190,7 @@ class ConsumerTrace:
                 offset_msg_id=delivered.offset_msg_id,
                 latency_us=max(0, round((now_s - delivered.at_s) * 1_000_000)),
                 total_us=_total_us(delivered.stored_s, now_s),
-                **who,
+                **consumer,
             )
         if next_offset < offset or not seen:
             emit_range(next_offset, offset)
@@ -202,17 +202,17 @@ class ConsumerTrace:
 
     def _emit_delivered(self, pull: AnsweredPull, messages: Iterable[RecordSummary]) -> None:
         """Emit "delivered" for messages, and "woken" for the first if the pull waited."""
-        who: dict[str, Any] | None = None
+        consumer: dict[str, Any] | None = None
         at_s = self._clock.monotonic()
         for message in messages:
-            if who is None:
-                who = self._who(pull.group, pull.connection)
+            if consumer is None:
+                consumer = self._consumer_fields(pull.group, pull.connection)
                 if pull.parked_at > 0:
-                    self._emit_woken(pull, message, at_s, who)
-            self._delivered(pull, message, at_s, who)
+                    self._emit_woken(pull, message, at_s, consumer)
+            self._delivered(pull, message, at_s, consumer)
 
     def _delivered(
-        self, pull: AnsweredPull, message: RecordSummary, at_s: float, who: dict[str, Any]
+        self, pull: AnsweredPull, message: RecordSummary, at_s: float, consumer: dict[str, Any]
     ) -> None:
         msg_id = offset_msg_id(self.store_host, message.commit_log_offset)
         body_size = message.body_size
@@ -240,11 +240,11 @@ class ConsumerTrace:
             latency_us=waited_ms * 1000 if total_us is None else total_us,
             total_us=total_us,
             reconsume_times=message.reconsume_times or None,
-            **who,
+            **consumer,
         )
 
     def _emit_woken(
-        self, pull: AnsweredPull, message: RecordSummary, at_s: float, who: dict[str, Any]
+        self, pull: AnsweredPull, message: RecordSummary, at_s: float, consumer: dict[str, Any]
     ) -> None:
         self.tracer.emit(
             "woken",
@@ -255,10 +255,10 @@ class ConsumerTrace:
             commit_log_offset=str(message.commit_log_offset),
             offset_msg_id=offset_msg_id(self.store_host, message.commit_log_offset),
             latency_us=max(0, round((at_s - pull.parked_at) * 1_000_000)),
-            **who,
+            **consumer,
         )
 
-    def _who(self, group: str, connection: Connection) -> dict[str, Any]:
+    def _consumer_fields(self, group: str, connection: Connection) -> dict[str, Any]:
         return {
             "group": group,
             "client": connection.remote_address,

@@ -1,4 +1,4 @@
-"""Heads: look up, in the log, messages of which the recorder has only the offsets."""
+"""Looks up messages in the log that the recorder knows only by offset."""
 
 from __future__ import annotations
 

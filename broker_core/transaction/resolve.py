@@ -13,7 +13,7 @@ every half message before it is decided. It is committed after these outcomes ar
 
 Source: broker/processor/EndTransactionProcessor.java,
 broker/transaction/queue/TransactionalMessageServiceImpl.java (4.9.7).
-Differs: in RocketMQ a late or repeated END commits once more, even after a rollback.
+Differs: RocketMQ commits again on a late or repeated END, even after a rollback.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ TASKS: dict[str, tuple[Owner, str, int, int]] = {
     "the water mark is printed": (water_mark, "print_water_mark", 1, 1),
     "dispatch behind is printed": (water_mark, "print_dispatch_behind", 60, 60),
     "slaves behind are printed": (water_mark, "print_master_and_slave_diff", 60, 60),
-    "what is left to Python is printed": (water_mark, "print_fallbacks", 60, 60),
+    "fallbacks to Python are printed": (water_mark, "print_fallbacks", 60, 60),
     "the broker is registered": (lambda b: b.naming.registration, "register_now", 30, 30),
     "silent clients are looked for": (lambda b: b.clients.housekeeping, "scan", 10, 10),
     "files are cleaned": (lambda _: Retention, "clean", 60, 10),

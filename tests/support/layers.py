@@ -180,7 +180,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"broker_core.protocol", "broker_core.remoting", "broker_core.ha", "broker_core.metrics"}
     | {f"broker_core.{name}" for name in (*SERVICES, "access", "extensions")},
     # Compiled twins: each extension, with the files that it includes, imports the classes and
-    # constants of its Python twin. Choosing and building extensions needs none of them.
+    # constants of its Python twin. Choosing and building extensions needs no twin.
     "broker_core.native.build": {"broker_core.native.paths"},
     "broker_core.native.loading": {
         "broker_core.errors",
@@ -286,7 +286,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "broker_core.message",
     },
     "console": CONSOLE,
-    # The console from the bottom to the top; a test below also forbids circles of its apps.
+    # The console from the bottom to the top; the test also forbids import cycles between its apps.
     "console.lib": {"broker_core.message"},
     "console.accounts": {"console.lib", "broker_core.message"},
     "console.ui": {"console.lib", "console.accounts"},

@@ -52,7 +52,7 @@ class Finding:
 
 
 def banners(source: Source) -> Iterator[Finding]:
-    """Yield comments that draw a line."""
+    """Yield comments that separate sections with a line of characters."""
     if not any(map(BANNER.match, re.findall("(?=(#.*))", source.text))):
         return  # tokenizing all files takes seconds
     for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
@@ -64,7 +64,7 @@ def banners(source: Source) -> Iterator[Finding]:
 def long_modules(source: Source) -> Iterator[Finding]:
     lines = len(source.lines)
     if lines > MODULE_LINES_MAX:
-        what = f"{lines} lines, above {MODULE_LINES_MAX}: split it by noun"
+        what = f"the module has {lines} lines, more than {MODULE_LINES_MAX}: split it by topic"
         yield Finding(source.path, MODULE_LINES_MAX + 1, "module", what)
 
 
@@ -73,7 +73,7 @@ def long_functions(source: Source) -> Iterator[Finding]:
     for name, node in _functions(source.tree):
         lines = (node.end_lineno or node.lineno) - node.lineno + 1
         if lines > FUNCTION_LINES_MAX:
-            what = f"{name} has {lines} lines, above {FUNCTION_LINES_MAX}: name its parts"
+            what = f"{name} has {lines} lines, more than {FUNCTION_LINES_MAX}: extract functions"
             yield Finding(source.path, node.lineno, name, what)
 
 
@@ -138,7 +138,7 @@ def long_lines(path: str, lines: list[str]) -> Iterator[Finding]:
     """Yield template lines above the length limit."""
     for number, line in enumerate(lines, start=1):
         if len(line) > TEMPLATE_COLUMNS_MAX:
-            what = f"{len(line)} columns, above {TEMPLATE_COLUMNS_MAX}: break the line"
+            what = f"the line has {len(line)} columns, more than {TEMPLATE_COLUMNS_MAX}: break it"
             yield Finding(path, number, "template", what)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 COLUMNS_MAX = 100
 PARAMETERS_MAX = 10
-"""Besides self; ruff holds Python to the same number."""
+"""Without self; the same limit as ruff's max-args for Python."""
 FUNCTION = re.compile(
     r"^( *)(?:cdef|cpdef|def) (?!class )[^=\n(]*?(\w+)\(([^)]*)\)[^\n]*:\n", re.MULTILINE
 )
@@ -26,21 +26,21 @@ BEGINNING = re.compile(r'(?:# cython:.*\n)*"""\S|/\* \S')
 def long_native_lines(source: Source) -> Iterator[Finding]:
     for number, line in enumerate(source.lines, start=1):
         if len(line) > COLUMNS_MAX:
-            what = f"{len(line)} columns, above {COLUMNS_MAX}: break the line"
+            what = f"the line has {len(line)} columns, more than {COLUMNS_MAX}: break it"
             yield Finding(source.path, number, "line", what)
 
 
 def native_banners(source: Source) -> Iterator[Finding]:
-    """Yield comments that draw a line."""
+    """Yield comments that separate sections with a line of characters."""
     for match in COMMENT.finditer(source.text):
         if BANNER.match(match[1]):
-            what = f"banner comment {match[1][:40]!r}: delete it, or split the module there"
+            what = f"banner comment {match[1][:40]!r}: delete it or split the module there"
             yield Finding(source.path, _line(source, match.start(1)), "banner", what)
 
 
 def undocumented_native_modules(source: Source) -> Iterator[Finding]:
     if not BEGINNING.match(source.text):
-        what = "no docstring, or comment in a header: say what the file is"
+        what = "the file doesn't begin with a docstring or comment: describe its content"
         yield Finding(source.path, 1, "module", what)
 
 
@@ -58,7 +58,7 @@ def long_native_functions(source: Source) -> Iterator[Finding]:
                 last = i
         lines = last - number + 1
         if lines > FUNCTION_LINES_MAX:
-            what = f"{name} has {lines} lines, above {FUNCTION_LINES_MAX}: name its parts"
+            what = f"{name} has {lines} lines, more than {FUNCTION_LINES_MAX}: extract functions"
             yield Finding(source.path, number, name, what)
 
 
@@ -67,7 +67,9 @@ def wide_native_constructors(source: Source) -> Iterator[Finding]:
     for name, match in _functions(source):
         number = len([each for each in match[3].split(",") if each.strip() not in ("", "*")]) - 1
         if match[2] == "__init__" and number > PARAMETERS_MAX:
-            what = f"{name} takes {number} parameters, above {PARAMETERS_MAX}: take a parts object"
+            what = (
+                f"{name} has {number} parameters, more than {PARAMETERS_MAX}: group them in a class"
+            )
             yield Finding(source.path, _line(source, match.start()), name, what)
 
 

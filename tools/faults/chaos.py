@@ -166,7 +166,7 @@ class _Run:
         """Run all faults under load, then heal, read to the end and record the stored messages."""
         self._recover("the start")
         if self._real is not None:
-            # A client of RocketMQ's that doesn't reach a server while it starts gives up.
+            # RocketMQ's clients exit if they can't reach a server during their startup.
             self._real.until_working()
         clients = list(self._clients())
         for client in clients:

@@ -68,7 +68,7 @@ class Recorder:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         said = ""
-        # The next line says that it ended, and how.
+        # The assertion below reports how the process ended.
         with suppress(BrokenPipeError):
             self._process.stdin.write("\n")
             self._process.stdin.flush()

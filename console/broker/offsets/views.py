@@ -231,7 +231,7 @@ def is_unchanged_since(plan: Plan, reset: Entry) -> bool:
 
 
 def offsets_before(reset: Entry) -> dict[BrokerQueue, int]:
-    """Return the offsets that an entry replaced, omitting queues that had none."""
+    """Return the offsets that an entry replaced, omitting queues without an earlier offset."""
     return {
         BrokerQueue.parse(key): int(offset)
         for key, offset in (reset.before or {}).items()

@@ -271,7 +271,7 @@ def queue_context(topic: Topic) -> dict[str, Any]:
 
 
 def shares_of(hours: Mapping[BrokerQueue, Spark | None]) -> dict[BrokerQueue, float]:
-    """Return each queue's share of the last hour's messages; empty if there were none."""
+    """Return each queue's share of the last hour's messages; empty without messages."""
     sums = {
         queue: sum(value or 0 for value in spark.values)
         for queue, spark in hours.items()

@@ -94,7 +94,7 @@ class RemoteBrokers:
         """Return the masters that requests may be sent to.
 
         Raises:
-            GatewayError: there are none.
+            GatewayError: no broker is registered.
         """
         masters = (await self.cluster()).masters
         if not masters:

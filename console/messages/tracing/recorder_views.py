@@ -150,7 +150,7 @@ def recorded(request: HttpRequest) -> HttpResponse:
 
 
 def rows_of(question: Question, minutes: int, wanted: WatchFilter) -> tuple[list[Row], list[str]]:
-    """Return all brokers' events that these rights allow, and why some brokers have none."""
+    """Return all brokers' events that these rights allow, and the other brokers' problems."""
     rows: list[Row] = []
     problems: list[str] = []
     answers = gateway().recorder.recorded(question, minutes, ROWS_MAX, wanted)

@@ -210,7 +210,7 @@ def danger_of(channel: Channel) -> Danger:
     rules = [each.name for each in channel.rules.all()]
     return Danger(
         title=_("Delete channel %(name)s?") % {"name": channel.name},
-        text=_("No more messages are sent to this channel, and its delivery log is deleted."),
+        text=_("This channel stops receiving messages, and its delivery log is deleted."),
         effects=(
             Effect(_("Queued messages that won't be sent"), waiting, is_bad=True),
             Effect(_("Rules that use it"), len(rules), ", ".join(rules)),

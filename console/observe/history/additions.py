@@ -1,6 +1,6 @@
 """Marks on charts and issues next to them, from apps that use the history.
 
-These apps provide them when they load, so the history imports none of them.
+These apps provide them when they load, so the history doesn't import them.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def names_of(verdict: Verdict, facts: Mapping[str, str]) -> dict[str, str]:
 
 
 def verdicts_of(store: HistoryStore) -> Verdicts:
-    """Return the latest verdicts; at_ms is 0 if there are none yet."""
+    """Return the latest verdicts; at_ms is 0 before the first check."""
     data = store.noted(VERDICTS)
     if data is None:
         return Verdicts(0, [])

@@ -290,7 +290,7 @@ def retention_is_near(seen: Seen) -> Found | None:
     if age is None or not kept or not lag or age < kept * 0.75:
         return None
     left = kept - age
-    # Unread messages of a group that nobody runs are no loss.
+    # If no consumer of the group runs, its unread messages don't count as lost.
     is_left_alone = left <= 0 and members(seen) == 0
     severity = Severity.BAD if left < HOUR_MS and not is_left_alone else Severity.WARN
     return Found(severity, {"lag": lag, "left_ms": max(0.0, left), "kept_ms": kept})

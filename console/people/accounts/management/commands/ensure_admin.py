@@ -18,7 +18,7 @@ from console.people.audit.record import done_by_command
 
 
 class Command(BaseCommand):
-    """Creates an administrator if the console has none; otherwise does nothing."""
+    """Creates an administrator if the console has no administrator; otherwise does nothing."""
 
     help = (
         "Create the first administrator. The name comes from TREBUCHET_ADMIN (default: admin), "
