@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 NO_TESTS_COLLECTED = 5
 TOOK_TOO_LONG = 124
 """The exit code of a step that took too long, as in timeout(1)."""
+PARALLEL_MAX = 5
+"""Steps that keep two cores busy and leave tests enough time for what they wait for."""
 INTERRUPTED_SECONDS_MAX = 60
 """How long a step may take to end after an interrupt."""
 COPIED_SECONDS_MAX = 10
@@ -43,10 +45,10 @@ class Step:
 
 
 def run(steps: Sequence[Step]) -> dict[str, int]:
-    """Run steps in parallel; return the exit codes of failed ones, by name.
+    """Run steps in parallel, at most PARALLEL_MAX; return the exit codes of failed ones, by name.
 
-    Main thread only: a shell that starts us in the background ignores SIGINT, and so would all our
-    processes.
+    They start in their order, each as soon as there is room. Main thread only: a shell that starts
+    us in the background ignores SIGINT, and so would all our processes.
     """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.SIG_IGN:
@@ -59,7 +61,7 @@ def run(steps: Sequence[Step]) -> dict[str, int]:
 
 def _run(steps: Sequence[Step]) -> dict[str, int]:
     running = [Running(step, is_labelled=len(steps) > 1) for step in steps]
-    with ThreadPoolExecutor(len(steps)) as pool:
+    with ThreadPoolExecutor(PARALLEL_MAX) as pool:
         try:
             codes = list(pool.map(Running.run, running))
         except BaseException:

@@ -12,7 +12,7 @@ import pytest
 from console.lib.moment import now_ms
 from tests.browser.conftest import member
 from tests.support.addresses import KEYS, PAGES, path_of
-from tests.support.chromium import sign_in
+from tests.support.chromium import Requests, sign_in
 from tests.support.raw_remoting import SEND_MESSAGE, RawClient, create_topic, send_fields
 from tests.support.waiting import until
 
@@ -110,13 +110,6 @@ def paths(keys: dict[str, int | str]) -> list[str]:
     return [*pages, *(each for each in every if each not in pages)]
 
 
-def settled(page: Page) -> dict[str, object]:
-    """Return the texts on the page, once its requests are done."""
-    page.wait_for_load_state("networkidle")
-    found: dict[str, object] = page.evaluate(PROBED)
-    return found
-
-
 def test_what_clients_say_is_text_on_each_page_and_over_the_socket(
     world: World, browser: Browser
 ) -> None:
@@ -139,10 +132,11 @@ def test_what_clients_say_is_text_on_each_page_and_over_the_socket(
             stack.enter_context(member(port, text, GROUP, TOPIC, text))
         page = context.new_page()
         sign_in(page, appliance.url)
-        watched = Watched(page)
+        watched, requests = Watched(page), Requests(page)
         for path in paths(keys):
             answer = page.goto(f"{appliance.url}{path}")
-            found = settled(page)
+            requests.settle()
+            found: dict[str, object] = page.evaluate(PROBED)
             shown += "x-probe" in page.locator("body").inner_text()
             is_there = answer is not None and answer.status in ANSWERS
             if not is_there or found != CLEAN or watched.problems:

@@ -25,13 +25,13 @@ from tests.browser.conftest import (
 from tests.browser.looks import COLOURS, EVERYTHING, inaccessible, out_of_reach, too_wide
 from tests.support.addresses import KEYS, PAGES, path_of
 from tests.support.broker_process import BrokerProcess
-from tests.support.chromium import sign_in
+from tests.support.chromium import PAINTED, Requests, sign_in
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from playwright.sync_api import Browser, BrowserContext, Page, Request, WebSocketRoute
+    from playwright.sync_api import Browser, BrowserContext, Page, WebSocketRoute
 
     from tests.browser.conftest import Scheme
 
@@ -41,7 +41,6 @@ SIGN_IN = "/accounts/sign-in/"
 CASES = [(name, query) for name, queries in PAGES.items() for query in queries]
 OWN: dict[str, int | str] = {**KEYS, "topic": TOPIC, "group": GROUP}
 SHIFT_MAX = 0.02
-QUIET_ROUNDS, ROUND_MS = 3, 40
 COUNT_SHIFTS = """
 window.layoutShift = 0;
 window.shiftedElements = [];
@@ -77,7 +76,6 @@ new Promise((done) => new PerformanceObserver((list) => done(list.getEntries().a
 """
 BETWEEN = 1_024
 """A tablet in portrait mode, or half a screen; only width and screenshot are checked."""
-PAINTED = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 MISSING = "/no-such-page/"
 
 
@@ -86,8 +84,7 @@ class Listener:
 
     def __init__(self, page: Page, url: str) -> None:
         self.problems: list[str] = []
-        self._waiting: set[Request] = set()
-        self._page = page
+        self.settle = Requests(page).settle
         host = urlsplit(url).netloc
 
         def check_request(address: str) -> None:
@@ -105,10 +102,6 @@ class Listener:
         )
         page.on("pageerror", lambda error: self.problems.append(f"script error: {error}"))
         page.on("request", lambda request: check_request(request.url))
-        # Methods of built-in types can't be listeners.
-        page.on("request", lambda request: self._waiting.add(request))
-        page.on("requestfinished", lambda request: self._waiting.discard(request))
-        page.on("requestfailed", lambda request: self._waiting.discard(request))
         page.on("websocket", lambda socket: check_request(socket.url))
         page.on(
             "response",
@@ -118,14 +111,6 @@ class Listener:
                 else None
             ),
         )
-
-    def settle(self) -> None:
-        """Wait until all requests are done and the result is painted."""
-        quiet = 0
-        while quiet < QUIET_ROUNDS:
-            self._page.wait_for_timeout(ROUND_MS)
-            quiet = 0 if self._waiting else quiet + 1
-        self._page.evaluate(f"document.fonts.ready.then(() => {PAINTED})")
 
 
 def look_at(page: Page, url: str, path: str, name: str, schemes: Sequence[Scheme]) -> list[str]:

@@ -39,6 +39,17 @@ def test_steps_of_a_stage_run_at_the_same_time(tmp_path: Path) -> None:
     assert steps.run([python("a", reads), python("b", writes)]) == {}
 
 
+def test_steps_start_in_their_order_as_soon_as_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "PARALLEL_MAX", 1)
+    order = tmp_path / "order"
+
+    steps.run([python(name, f"open({str(order)!r}, 'a').write('{name} ')") for name in "cab"])
+
+    assert order.read_text() == "c a b "
+
+
 def test_lines_of_steps_side_by_side_bear_their_names(capsys: pytest.CaptureFixture[str]) -> None:
     steps.run([python("one", "print('x'); print('y')"), python("two", "print('z')")])
 
