@@ -175,29 +175,31 @@ def _integer(parameter: Parameter, text: str) -> int:
     least = INTEGER_MIN if parameter.minimum is None else parameter.minimum
     most = INTEGER_MAX if parameter.maximum is None else parameter.maximum
     if not re.fullmatch(r"-?\d{1,19}", text, re.ASCII) or not least <= int(text) <= most:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number from {least} to {most}, got {text!r}"
+        )
     return int(text)
 
 
 def _text(parameter: Parameter, text: str) -> str:
     if parameter.maximum is not None and len(text) > parameter.maximum:
-        raise argparse.ArgumentTypeError(f"longer than {parameter.maximum} characters")
+        raise argparse.ArgumentTypeError(f"expected at most {parameter.maximum} characters")
     offered = [str(choice.value) for choice in parameter.choices]
     if offered and text not in offered:
-        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(offered)}")
+        raise argparse.ArgumentTypeError(f"expected one of {', '.join(offered)}, got {text!r}")
     return text
 
 
 def _timestamp_ms(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= TIMESTAMP_DIGITS_MAX):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time in milliseconds since 1970")
+        raise argparse.ArgumentTypeError(f"expected milliseconds since 1970, got {text!r}")
     return int(text)
 
 
 def _topic(text: str) -> str:
     wrong = names.check_topic(text)
     if wrong is not None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a topic: {wrong}")
+        raise argparse.ArgumentTypeError(f"{text!r} isn't a valid topic. {wrong}")
     return text
 
 
@@ -210,7 +212,7 @@ def _master(text: str) -> str:
         )
     if not MASTER.fullmatch(text):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a Spark master; use local[N], spark://HOST:PORT, yarn, "
+            f"{text!r} isn't a Spark master; use local[N], spark://HOST:PORT, yarn, "
             "k8s://HOST:PORT or sc://HOST:PORT"
         )
     return text

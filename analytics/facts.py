@@ -64,7 +64,7 @@ def _table(path: Path, name: str) -> dict[str, Any]:
         table = document.get(name) if isinstance(document, dict) else None
         if table is None or isinstance(table, dict):
             return table or {}
-        reason = reason or f"its {name} isn't a table"
+        reason = reason or f"{name} isn't an object"
     if reason:
         raise ReportError(f"{path} can't be read: {reason.splitlines()[0]}.")
     return {}

@@ -389,7 +389,10 @@ def _samples(request: Request) -> Input:
         files = timed_files_of(SAMPLES.existing(place), "minute") if SAMPLES.exists(place) else []
     except (DeltaError, pa.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
-        raise ReportError(f"The lake {request.lake} cannot be read: {reason}.") from error
+        raise ReportError(
+            f"The lake {request.lake} can't be read: {reason}. Check that the lake exists and that "
+            "this user can read it."
+        ) from error
     ends = [(file.first, file.last) for file in files if file.first and file.last]
     if not ends:
         raise ReportError(NO_SAMPLES.format(uri=place.uri))

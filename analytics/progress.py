@@ -4,7 +4,7 @@ One line for each event, on a stream that carries nothing else:
 
     {"event":"progress","stage":"reading","done":3,"total":12,"rows":0,"bytes":201326592}
     {"event":"done","rows":40,"totals":{"messages":"1000","bytes":"300000"},"seconds":9.1}
-    {"event":"failed","message":"There is no store at /data/store: no such directory."}
+    {"event":"failed","message":"The access key ops has no secret key."}
 """
 
 from __future__ import annotations

@@ -146,7 +146,8 @@ class ReportRun:
             sink.publish(table, about, work=self._work, out=out)
         except OSError as error:
             raise ReportError(
-                f"The result cannot be written to {out}: {error.strerror}."
+                f"The result can't be written to {out}: {error.strerror}. Choose a directory that "
+                "this user can write to."
             ) from error
 
     def _compute(self, given: Input) -> tuple[Outcome, Input, dict[str, Any]]:

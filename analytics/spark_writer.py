@@ -84,17 +84,17 @@ class Sight:
     def require(self, task: WriteTask) -> None:
         """Raise LakeError if this machine sees another lake or log."""
         here = f"The machine {socket.gethostname()} doesn't see"
-        each = "share it with every worker of the Spark cluster under the same path"
+        advice = "Share it with every worker of the Spark cluster under the same path"
         if self.token is not None and not self.token.exists():
-            raise LakeError(f"{here} the lake {task.place.uri}: {each}.")
+            raise LakeError(f"{here} the lake {task.place.uri}. {advice}.")
         try:
             files = task.reader().files()
         except ReportError:
             files = []
         if fingerprint_before(files, self.offset) != self.fingerprint:
             raise LakeError(
-                f"{here} the store at {task.store}: {each}. Or keep the lake on the broker's "
-                "machine, and read the brokers with the source `rocketmq` on the cluster."
+                f"{here} the store at {task.store}. {advice}, or keep the lake on the broker's "
+                "machine and read the brokers with the source `rocketmq` on the cluster."
             )
 
 

@@ -108,8 +108,8 @@ class BodyRules:
                 continue
             if not TABLE_NAME.fullmatch(topic):
                 raise LakeError(
-                    f"{path}: bodies.{topic} can't have columns: a table's name has letters, "
-                    "digits, _ and - only."
+                    f"{path}: bodies.{topic} can't have columns, because a table name can "
+                    "only have letters, digits, _ and -."
                 )
             for name in (topic.lower(), topic.lower() + REJECTED_SUFFIX):
                 if name in seen:
@@ -138,7 +138,7 @@ def _unescaped(pattern: str, text: str | None) -> str | None:
 def _rule(path: Path, topic: str, table: Any) -> BodyRule:
     wrong = names.check_topic(topic)
     if wrong is not None:
-        raise LakeError(f"{path}: {topic!r} is not a topic: {wrong}")
+        raise LakeError(f"{path}: bodies.{topic} doesn't name a valid topic. {wrong}")
     if not isinstance(table, dict) or not set(table) <= {"patterns", "fields", "columns", "schema"}:
         raise LakeError(
             f"{path}: bodies.{topic} can only have patterns, fields, columns and schema."
@@ -171,5 +171,7 @@ def _columns(path: Path, topic: str, table: dict[str, Any]) -> BodyColumns | Non
         given = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise LakeError(f"{where}: the schema {file} cannot be read: {reason}.") from error
+        raise LakeError(
+            f"{where} names the schema file {file}, which can't be read: {reason}."
+        ) from error
     return columns_of(str(file), given)

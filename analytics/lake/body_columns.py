@@ -207,7 +207,7 @@ def columns_of(where: str, given: Any, *, is_short: bool = False) -> BodyColumns
             fields = _JsonSchema(given).kind({"type": "object", **given}).fields
         _require_columns(fields)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-        raise LakeError(f"{where} declares no columns: {error}.") from error
+        raise LakeError(f"{where} doesn't declare valid columns: {error}.") from error
     return BodyColumns(fields)
 
 
@@ -228,10 +228,12 @@ def _require_columns(columns: Sequence[Column]) -> None:
         if kind.name == STRUCT:
             _require_columns(kind.fields)
         elif kind.name == DECIMAL and not 0 <= kind.scale <= kind.precision <= 38:
-            raise ValueError(f"{column.field}: decimal has at most 38 digits")
+            raise ValueError(f"{column.field} is a decimal with more than 38 digits")
         elif kind.name not in _SCALARS and kind.name != DECIMAL:
             known = ", ".join([*_SCALARS, "decimal(P,S)"])
-            raise ValueError(f"{column.field}: {kind.name!r} is not a type; use one of {known}")
+            raise ValueError(
+                f"{column.field} has the unknown type {kind.name!r}; use one of {known}"
+            )
 
 
 def _short_fields(given: Mapping[str, Any]) -> tuple[Column, ...]:
@@ -309,7 +311,7 @@ class _JsonSchema:
 
     def _found(self, reference: str) -> Any:
         if not reference.startswith("#/"):
-            raise ValueError(f"{reference} is in another file")
+            raise ValueError(f"{reference} refers to another file, which isn't supported")
         found: Any = self._root
         for step in reference[2:].split("/"):
             found = found[step.replace("~1", "/").replace("~0", "~")]
@@ -343,7 +345,7 @@ class _AvroSchema:
             return self.kind(left[0]) if len(left) == 1 else Kind("json")
         if isinstance(schema, str):
             if schema not in self._PLAIN and schema not in self._named:
-                raise ValueError(f"{schema!r} is not a type")
+                raise ValueError(f"{schema!r} isn't an Avro type or a type that the schema defines")
             return self._named.get(schema) or Kind(self._PLAIN[schema])
         logical = str(schema.get("logicalType"))
         if logical == "decimal":

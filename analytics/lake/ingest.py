@@ -262,14 +262,14 @@ class Ingest:
         wrong = ""
         if last < offset or self._log_end(offset) < offset:
             wrong = (
-                f"ends before {offset}, which the lake has already reached: it is another log, or "
+                f"ends before {offset}, which the lake has already read. It's another log, or it "
                 "lost its end"
             )
         elif first < offset and watermark.fingerprint != NO_FINGERPRINT:
             found = fingerprint_before(self._reader.files(), offset)
             if found not in (None, watermark.fingerprint):
                 wrong = (
-                    f"has other bytes before {offset} than the lake has read: offsets were reused"
+                    f"has other bytes before {offset} than the lake read, so offsets were reused"
                 )
         if wrong:
             raise LakeStoppedError(

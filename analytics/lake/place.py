@@ -266,7 +266,10 @@ class LakePlace:
             self.state.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         except OSError as error:
-            raise LakeError(f"{self.state} cannot be written: {error.strerror}.") from error
+            raise LakeError(
+                f"The lake's state directory {self.state} isn't writable: {error.strerror}. Check "
+                "its owner and mode, then try again."
+            ) from error
         give_up = time.monotonic() + wait_seconds
         while True:
             try:
@@ -309,7 +312,10 @@ def _access(environment: Mapping[str, str]) -> dict[str, str]:
         try:
             found[name.removesuffix(FILE_SUFFIX)] = path.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise LakeError(f"{path}, which {name} names, cannot be read.") from error
+            raise LakeError(
+                f"{name} names the file {path}, which can't be read. It must be a text file that "
+                "this user can read."
+            ) from error
     return {name: value for name, value in found.items() if value}
 
 

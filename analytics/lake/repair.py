@@ -156,7 +156,7 @@ def forget(place: LakePlace, key: str) -> int:
     store time, offsets, tags and host. Files with the content are deleted at once.
     """
     if not key.strip():
-        raise LakeError("forget needs a key: one of a message's KEYS, or its UNIQ_KEY.")
+        raise LakeError("No key is given. Name one of a message's KEYS, or its UNIQ_KEY.")
     with place.locked(UPKEEP):
         if not MESSAGES.exists(place):
             return 0
@@ -230,9 +230,9 @@ def verify(place: LakePlace, source: Source) -> Verified:
         last = max(first, watermark.offset)
         if first == last < reader.end(first):
             raise LakeError(
-                f"There is nothing to compare yet: the lake {place.uri} has none of the messages "
-                f"that the log of {source.broker} has from {first} on, because it was rebuilt or "
-                "fell behind. The next batch reads them; `manage.py lake ingest` does it now."
+                f"The lake {place.uri} can't be compared yet. It was rebuilt or fell behind, so it "
+                f"doesn't have the messages that the log of {source.broker} has from offset "
+                f"{first} on. Run `manage.py lake ingest` to read them now."
             )
         edge = min(max(first, again.to), last)
         messages = repeated = of_events = 0

@@ -170,8 +170,8 @@ class SampledHours:
 
     def _refused(self, name: str, reason: str) -> LakeError:
         return LakeError(
-            f"{self._folder / name} isn't a file of samples: {reason.rstrip('.')}. Delete it; the "
-            "collector writes it again."
+            f"The samples in {self._folder / name} can't be read: {reason.rstrip('.')}. Delete the "
+            "file; the collector writes it again."
         )
 
 

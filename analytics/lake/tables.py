@@ -145,7 +145,10 @@ class LakeTable:
                 found = self.existing(place)
             return self._upgraded(place, found)
         except (DeltaError, OSError) as error:
-            raise LakeError(f"The lake {place.uri} cannot be used: {_line(error)}.") from error
+            raise LakeError(
+                f"The lake {place.uri} can't be opened: {_line(error)}. Check its address and this "
+                "user's access to it."
+            ) from error
 
     def create(self, place: LakePlace, mode: Literal["ignore", "overwrite"]) -> None:
         """Create the table in one commit; the mode `overwrite` removes its rows and columns."""
@@ -189,8 +192,8 @@ class LakeTable:
             elif there[field.name].type != field.type:
                 raise LakeError(
                     f"The table {self.name} of the lake {place.uri} has the column {field.name} "
-                    f"with the type {there[field.name].type} instead of {field.type}: it was not "
-                    "made by this program."
+                    f"with the type {there[field.name].type} instead of {field.type}, so another "
+                    "program created it. Use another directory for the lake."
                 )
         silent = [
             each.name

@@ -75,7 +75,8 @@ class Access:
             context = ssl.create_default_context(cafile=self.tls_ca_file or None)
         except (OSError, ssl.SSLError) as error:
             raise ReportError(
-                f"The certificates in {self.tls_ca_file} cannot be read: {error}."
+                f"The CA certificates in {self.tls_ca_file} can't be read: {error}. Use a PEM file "
+                "that this user can read."
             ) from error
         if not self.tls_verify:
             context.check_hostname = False

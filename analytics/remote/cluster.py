@@ -269,7 +269,10 @@ def _route_of(topic: str, body: bytes) -> Route:
     try:
         data = TopicRouteData.decode(body)
     except ValueError as error:
-        raise ReportError(f"The name server's route of {topic} cannot be read: {error}.") from error
+        raise ReportError(
+            f"The name server sent an invalid route for {topic}: {error}. Check that the address "
+            "is a name server's."
+        ) from error
     # Without a master, its slave may still serve reads.
     addresses = {
         broker.broker_name: broker.broker_addrs.get(
@@ -298,7 +301,7 @@ def _offset(answer: RemotingCommand, queue: Queue) -> int:
     try:
         return int(answer.ext_fields["offset"])
     except (KeyError, ValueError) as error:
-        raise ReportError(f"The broker's answer about {queue} has no offset.") from error
+        raise ReportError(f"The broker's response for {queue} has no valid offset.") from error
 
 
 def _words(answer: RemotingCommand) -> str:

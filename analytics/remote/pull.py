@@ -59,7 +59,7 @@ class PulledRange:
                 following = int(answer.ext_fields["nextBeginOffset"])
             except (KeyError, ValueError) as error:
                 raise ReportError(
-                    f"The broker's answer about {self._queue} has no next offset."
+                    f"The broker's response for {self._queue} has no valid next offset."
                 ) from error
             if answer.code == ResponseCode.SUCCESS:
                 yield answer.body

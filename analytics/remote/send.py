@@ -136,21 +136,21 @@ class Sender:
         if len(found) > 1:
             raise ReportError(
                 f"Queue {message.queue_id} of {message.topic} exists on several brokers "
-                f"({', '.join(queue.broker_name for queue in found)}): name one in the column "
-                "broker_name."
+                f"({', '.join(queue.broker_name for queue in found)}). Name one of them in the "
+                "column broker_name."
             )
         if not found:
             where = f" on {message.broker_name}" if message.broker_name else ""
             raise ReportError(
                 f"A row names queue {message.queue_id} of {message.topic}{where}, which doesn't "
-                "exist or can't be written to."
+                "exist or isn't writable."
             )
         return found[0]
 
     async def _writes(self, topic: str) -> tuple[Queue, ...]:
         queues = (await self._cluster.route(topic)).writes
         if not queues:
-            raise ReportError(f"The topic {topic} doesn't allow writes now.")
+            raise ReportError(f"The topic {topic} has no writable queue. Check its permissions.")
         return queues
 
     async def _send(self, message: Outgoing, fixed: Queue | None) -> None:
@@ -234,7 +234,7 @@ def check_properties(found: Mapping[str, str]) -> None:
     try:
         properties.require_sendable(found)
     except PropertiesError as error:
-        raise ReportError(f"A message can't be sent: {error}.") from error
+        raise ReportError(f"A message can't be sent because {error}.") from error
     size = len(properties.encode(found).encode())
     if size > properties.PROPERTIES_BYTES_MAX:
         raise ReportError(

@@ -339,7 +339,7 @@ class CommitLogStreamReader(_ShareReader, DataSourceStreamReader, SupportsTrigge
 
     def _lost(self, what: str) -> None:
         sentence = (
-            f"{what}: it is another log, or it lost its end. Start the query with a new "
+            f"{what}. It's another log, or it lost its end. Start the query with a new "
             "checkpoint, or set failOnDataLoss=false to continue at that offset."
         )
         if self._wanted.fail_on_data_loss:

@@ -33,8 +33,8 @@ def observed(frame: DataFrame, observation: Observation | str) -> DataFrame:
     """
     if DAMAGE_COLUMN not in frame.columns:
         raise ReportError(
-            f"Damaged ranges are counted by the column {DAMAGE_COLUMN}, which the frame doesn't "
-            "have: read it with messages_with(columns, damage=True)."
+            f"The frame can't be observed because it has no column {DAMAGE_COLUMN}. Read it with "
+            "messages_with(columns, damage=True)."
         )
     is_message = F.col(DAMAGE_COLUMN).isNull()
     counting = frame.observe(

@@ -58,7 +58,7 @@ def parse_times(text: str) -> dict[Queue, int]:
     """
     found = flat(table(json.loads(text)))
     if any(timestamp < 0 for timestamp in found.values()):
-        raise ValueError("a time is below 0")
+        raise ValueError("a time must be at least 0")
     return found
 
 
@@ -72,10 +72,10 @@ def parse_queues(text: str) -> tuple[Queue, ...]:
     for topic, brokers in table(json.loads(text)).items():
         for broker, ids in table(brokers).items():
             if not isinstance(ids, list):
-                raise ValueError(f"the queues of {topic} on {broker} are not a list")
+                raise ValueError(f"the queues of {topic} on {broker} must be a list")
             found |= {Queue(topic, broker, whole(queue_id, least=0)) for queue_id in ids}
     if not found:
-        raise ValueError("no queue is named")
+        raise ValueError("it must name a queue")
     return tuple(sorted(found))
 
 
@@ -84,7 +84,7 @@ def _leaves(offsets: Mapping[str, Any]) -> Iterator[tuple[Queue, Any]]:
         for broker, queues in table(brokers).items():
             for queue_id, offset in table(queues).items():
                 if not (queue_id.isascii() and queue_id.isdigit()):
-                    raise ValueError(f"{queue_id!r} is not a queue id")
+                    raise ValueError(f"a queue ID must be a number, not {queue_id!r}")
                 yield Queue(topic, broker, int(queue_id)), offset
 
 
@@ -95,7 +95,7 @@ def table(value: Any) -> Mapping[str, Any]:
         ValueError: the value isn't an object.
     """
     if not isinstance(value, dict):
-        raise ValueError(f"{value!r} is not an object")
+        raise ValueError(f"expected an object, found {value!r}")
     return value
 
 
@@ -106,5 +106,5 @@ def whole(value: Any, *, least: int = EARLIEST) -> int:
         ValueError: the value isn't such an integer.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{value!r} is not a whole number >= {least}")
+        raise ValueError(f"expected a whole number of at least {least}, found {value!r}")
     return value

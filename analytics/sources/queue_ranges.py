@@ -166,7 +166,7 @@ async def _require_stored_from(
 def _require_reached(wanted: Wanted, queue: Queue, offset: int, behind: int) -> None:
     if offset > behind and wanted.fail_on_data_loss:
         raise DataLossError(
-            f"{queue} ends at {behind}, before the offset {offset} that the options name: the "
+            f"{queue} ends at {behind}, before the offset {offset} that the options name. The "
             "topic was created again, or its broker lost messages. Set "
             "failOnDataLoss=false to read the queue to its end."
         )

@@ -88,15 +88,14 @@ class _Reading:
             cluster.run(chunks.close)
         if damages and self._fail_on_damage:
             raise DamageError(
-                f"A message of {part.queue} is damaged: {damages[0].reason}. {PERMISSIVE_WORDS}"
+                f"A message of {part.queue} is damaged ({damages[0].reason}). {PERMISSIVE_WORDS}"
             )
         for first, behind in pulled.lost:
             lost = f"the offsets {first} to {behind} no longer exist"
             if wanted.fail_on_data_loss:
                 raise DataLossError(
-                    f"Messages of {part.queue} are gone: {lost}. They have expired, or the "
-                    "topic was created again. Set failOnDataLoss=false to count them as damage "
-                    "instead."
+                    f"Messages of {part.queue} are gone ({lost}). They expired, or the topic was "
+                    "created again. Set failOnDataLoss=false to count them as damage instead."
                 )
             damages.append(Damage(str(part.queue), None, None, lost))
         if damages and DAMAGE_COLUMN in self._schema.names:

@@ -180,9 +180,9 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
             if queue not in extents:
                 assert first is not None
                 self._lost(
-                    f"{queue} no longer exists, and this stream has read it up to {first}: the "
+                    f"{queue}, which this stream has read up to {first}, no longer exists. The "
                     "topic was deleted or has fewer queues, or its broker is down. Set "
-                    "failOnDataLoss=false to continue without it."
+                    "failOnDataLoss=false to continue without the queue."
                 )
                 firsts[queue] = first
                 continue
@@ -190,7 +190,7 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
             if first is not None and first > behind and place_of(queue) not in other:
                 self._lost(
                     f"{queue} ends at {behind}, before the offset {first} that this stream has "
-                    "read: the topic was deleted and created again, or its broker lost messages. "
+                    "read. The topic was deleted and created again, or its broker lost messages. "
                     f"{AGAIN}"
                 )
                 first = None

@@ -179,7 +179,7 @@ class Messages:
         topic = row.get("topic") or self._topic
         wrong = names.check_topic(topic or "")
         if wrong is not None:
-            raise ReportError(f"A row can't be sent to the topic {topic!r}: {wrong}")
+            raise ReportError(f"A row names the topic {topic!r}, which isn't valid. {wrong}")
         if names.is_not_allowed_send_topic(topic):
             raise ReportError(f"Sending to the topic {topic} isn't allowed.")
         body = row["body"]
@@ -228,8 +228,8 @@ def _keys(keys: list[str | None] | str | None) -> str | None:
     for key in present:
         if names.KEY_SEPARATOR in key:
             raise ReportError(
-                f"The key {key!r} contains a space, which separates keys in RocketMQ: it would be "
-                "stored as several keys. Replace the space."
+                f"The key {key!r} contains a space, which separates keys in RocketMQ, so it would "
+                "be stored as several keys. Replace the space."
             )
     return names.KEY_SEPARATOR.join(present)
 

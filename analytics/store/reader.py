@@ -100,9 +100,13 @@ class StoreReader:
             if self._store_path.is_dir() and not self._commit_log_is_elsewhere:
                 return []  # an empty store
             missing = directory if self._store_path.is_dir() else self._store_path
-            raise ReportError(f"No store at {missing}: the directory doesn't exist.") from None
+            raise ReportError(
+                f"No store at {missing}. The directory doesn't exist; check the path."
+            ) from None
         except OSError as error:
-            raise ReportError(f"{directory} cannot be read: {error.strerror}.") from error
+            raise ReportError(
+                f"The store directory {directory} can't be read: {error.strerror}."
+            ) from error
 
     def topics(self) -> dict[str, int] | None:
         """Return the topics of the store with their numbers of queues, None if unknown.
@@ -242,15 +246,15 @@ class StoreReader:
             self._require_directory()
             if fail_on_data_loss:
                 raise DataLossError(
-                    f"Messages are gone: bytes {lost.commit_log_from} to {lost.commit_log_to} "
-                    f"of the log, in {lost.file}: {lost.reason}. They have expired or were "
+                    f"Bytes {lost.commit_log_from} to {lost.commit_log_to} of the log, in "
+                    f"{lost.file}, are gone ({lost.reason}). Their messages expired or were "
                     "deleted. Set failOnDataLoss=false to count them as damage instead."
                 )
         damaged = next((damage for damage in reading.damages if not damage.is_loss), None)
         if fail_on_damage and damaged is not None:
             raise DamageError(
-                f"The log is damaged: bytes {damaged.commit_log_from} to {damaged.commit_log_to}, "
-                f"in {damaged.file}: {damaged.reason}. {PERMISSIVE_WORDS}"
+                f"Bytes {damaged.commit_log_from} to {damaged.commit_log_to} of the log, in "
+                f"{damaged.file}, are damaged ({damaged.reason}). {PERMISSIVE_WORDS}"
             )
         if "damage" not in schema.names:
             for damage in reading.damages:

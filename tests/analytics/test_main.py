@@ -28,23 +28,26 @@ if TYPE_CHECKING:
         ("", "the following arguments are required: REPORT"),
         ("nonsense", "invalid choice: 'nonsense'"),
         ("traffic --store a", "the following arguments are required: --out"),
-        ("traffic --store a --out b --from yesterday", "'yesterday' is not a time in milliseconds"),
+        (
+            "traffic --store a --out b --from yesterday",
+            "expected milliseconds since 1970, got 'yesterday'",
+        ),
         ("traffic --store a --out b --from -1", "--from"),
         ("traffic --store a --out b --from 9 --to 9", "--from 9 must be before --to 9"),
-        ("traffic --store a --out b --topic ../etc", "'../etc' is not a topic"),
+        ("traffic --store a --out b --topic ../etc", "'../etc' isn't a valid topic"),
         (
             "traffic --store a --out b --master sc://spark-1:15002/;token=s3cret",
             "the address of a Spark Connect server must not contain a token; ",
         ),
         (
             "traffic --store a --out b --master mesos://a",
-            "'mesos://a' is not a Spark master; use local[N]",
+            "'mesos://a' isn't a Spark master; use local[N]",
         ),
         ("traffic --store a --out b,c", "can't have a comma"),
-        ("traffic --store a --out b --hours 0", "'0' is not a whole number from 1 to 8784"),
-        ("traffic --store a --out b --hours 8785", "'8785' is not a whole number from 1 to"),
-        ("traffic --store a --out b --hours 2.5", "'2.5' is not a whole number from 1 to"),
-        ("origins --store a --out b --by colour", "'colour' is not one of tag, group, host"),
+        ("traffic --store a --out b --hours 0", "expected a whole number from 1 to 8784, got '0'"),
+        ("traffic --store a --out b --hours 8785", "from 1 to 8784, got '8785'"),
+        ("traffic --store a --out b --hours 2.5", "from 1 to 8784, got '2.5'"),
+        ("origins --store a --out b --by colour", "expected one of tag, group, host"),
         ("traffic --store a --out b --hours 1 --from 5", "--hours and --from can't be combined"),
     ],
 )
@@ -103,7 +106,7 @@ def test_a_missing_store_fails_in_a_sentence_before_spark_starts(tmp_path: Path)
     assert code == EXIT_FAILED
     assert events[-1] == {
         "event": "failed",
-        "message": f"No store at {tmp_path / 'gone'}: the directory doesn't exist.",
+        "message": f"No store at {tmp_path / 'gone'}. The directory doesn't exist; check the path.",
     }
     assert not (tmp_path / "out").exists()
 

@@ -110,7 +110,7 @@ def test_a_queue_that_ended_or_stands_still_ends_the_pulling(code: int, followin
 def test_an_answer_without_a_next_offset_is_a_sentence(fields: dict[str, str]) -> None:
     cluster = ScriptedCluster(lambda _: (ResponseCode.SUCCESS, fields, b""))
 
-    with pytest.raises(ReportError, match="has no next offset"):
+    with pytest.raises(ReportError, match="has no valid next offset"):
         pulled(cluster, 0, 5)
 
 

@@ -88,7 +88,7 @@ def test_verify_answers_1_where_lake_and_log_differ(
         (["status"], {"TREBUCHET_STORE": "/nowhere"}, "No store at /nowhere"),
         (["status", "--broker", "a b"], {}, "isn't a valid broker name"),
         (["verify"], {}, "no data from broker-a yet"),
-        (["forget", " "], {}, "needs a key"),
+        (["forget", " "], {}, "No key is given"),
         (["run"], {"TREBUCHET_LAKE": "gs://x"}, "isn't a directory or an address such as s3://"),
         (["run"], {"TREBUCHET_LAKE_DAYS": "ten"}, "a number of days"),
         (["run"], {"TREBUCHET_LAKE_BODIES": "/nowhere"}, "can't be read"),

@@ -141,7 +141,7 @@ def test_a_rebuild_does_not_bring_back_what_was_forgotten(builder: StoreBuilder)
 
 @pytest.mark.parametrize("key", ["", "  "])
 def test_forget_needs_a_key(builder: StoreBuilder, key: str) -> None:
-    with pytest.raises(LakeError, match="needs a key"):
+    with pytest.raises(LakeError, match="No key is given"):
         forget(lake_of(builder).place, key)
 
 
@@ -184,9 +184,7 @@ def test_verify_right_after_a_rebuild_says_what_is_missing(builder: StoreBuilder
     lake.take_all()
     rebuild(lake.place, lake.source)
 
-    with pytest.raises(
-        LakeError, match=r"nothing to compare yet.*rebuilt.*`manage.py lake ingest`"
-    ):
+    with pytest.raises(LakeError, match=r"can't be compared yet.*rebuilt.*`manage.py lake ingest`"):
         verify(lake.place, lake.source)
 
     lake.take_all()

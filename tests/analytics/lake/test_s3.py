@@ -124,7 +124,7 @@ def test_a_bucket_that_is_not_there_is_one_sentence(server: dict[str, str], tmp_
     builder.write()
     place = LakePlace.of("s3://nobodys/lake", tmp_path / "state", server)
 
-    with pytest.raises(LakeError, match="cannot be used"):
+    with pytest.raises(LakeError, match="can't be opened"):
         Ingest(place, Source(BROKER, builder.root, None, BodyRules())).batch()
 
 

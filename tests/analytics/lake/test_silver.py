@@ -243,10 +243,10 @@ def test_a_schema_file_declares_the_columns(
 @pytest.mark.parametrize(
     ("rule", "sentence"),
     [
-        ('[bodies.orders]\nschema = "gone.json"', "cannot be read"),
+        ('[bodies.orders]\nschema = "gone.json"', "can't be read"),
         ("[bodies.orders.columns]", "there are no fields"),
-        ('[bodies.orders.columns]\nid = "text"', "'text' is not a type"),
-        ('[bodies.orders.columns]\nid = "decimal(40,2)"', "at most 38 digits"),
+        ('[bodies.orders.columns]\nid = "text"', "has the unknown type 'text'"),
+        ('[bodies.orders.columns]\nid = "decimal(40,2)"', "more than 38 digits"),
         ('[bodies.orders.columns]\na-b = "long"\na_b = "long"', "have the same column"),
         ('[bodies.orders]\nschema = "a"\ncolumns = {a = "long"}', "not both"),
         ('[bodies."%DLQ%g".columns]\nid = "long"', "can't have columns"),

@@ -185,4 +185,4 @@ def test_a_group_longer_than_any_is_refused(capsys: pytest.CaptureFixture[str]) 
         parse_arguments(["drain", "--store", "a", "--out", "b", "--group", "g" * 256])
 
     assert ended.value.code == 2
-    assert "longer than 255 characters" in capsys.readouterr().err
+    assert "expected at most 255 characters" in capsys.readouterr().err

@@ -60,9 +60,10 @@ def test_a_damaged_range_fails_the_reading(
     damaged: StoreBuilder, schema: StructType, mode: dict[str, str]
 ) -> None:
     spoiled = damaged.stored[20]
-    place = f"bytes {spoiled.commit_log_offset} to {spoiled.commit_log_offset + spoiled.size}, in"
+    end = spoiled.commit_log_offset + spoiled.size
+    place = f"Bytes {spoiled.commit_log_offset} to {end} of the log, in"
 
-    with pytest.raises(DamageError, match=f"The log is damaged: {place} .* mode=PERMISSIVE"):
+    with pytest.raises(DamageError, match=f"{place} .* mode=PERMISSIVE"):
         read(damaged, schema, **mode)
 
 
@@ -132,7 +133,9 @@ def test_damage_in_what_a_broker_sends_fails_or_is_a_row(
 
     monkeypatch.setattr(queue_reading.Chunks, "following", spoiled)
 
-    with pytest.raises(DamageError, match=f"of {topic} on broker-a is damaged: .* mode=PERMISSIVE"):
+    with pytest.raises(
+        DamageError, match=rf"of {topic} on broker-a is damaged \(.* mode=PERMISSIVE"
+    ):
         rows_of(reader_of(broker, CLUSTER_MESSAGES, subscribe=topic))
     rows = rows_of(reader_of(broker, WITH_DAMAGE, subscribe=topic))
     assert [row["damage"] is None for row in rows].count(True) == 6
@@ -149,7 +152,7 @@ def test_spark_fails_at_damage_and_counts_it_where_it_is_observed(
     root = str(damaged.root)
     source = spark.read.format("commitlog")
 
-    with pytest.raises(PySparkException, match="DamageError: The log is damaged: bytes"):
+    with pytest.raises(PySparkException, match=r"DamageError: Bytes .* are damaged"):
         source.schema(TOPICS).load(root).count()
 
     observation = Observation("frame")

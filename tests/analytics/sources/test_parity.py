@@ -188,7 +188,7 @@ def test_a_trigger_for_what_is_there_does_not_wait(broker: BrokerProcess, topic:
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "at most maxOffsetsPerTrig"),
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon'; it must be a duration such as"),
         ({"startingOffsetsByTimestampStrategy": "none"}, "it must be latest or error"),
-        ({"startingOffsetsByTimestamp": '{"a": {"b": {"0": -2}}}'}, "a time is below 0"),
+        ({"startingOffsetsByTimestamp": '{"a": {"b": {"0": -2}}}'}, "a time must be at least 0"),
         ({"startingOffsetsByTimestamp": "{}", "startingOffsets": "latest"}, "can't be combined"),
         ({"maxRecordsPerPartition": "0"}, "must be a whole number of at least 1"),
         ({"mode": "DROPMALFORMED"}, "mode is 'DROPMALFORMED'; it must be FAILFAST or PERMISSIVE"),

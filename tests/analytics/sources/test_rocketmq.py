@@ -54,11 +54,20 @@ ALL = {"namesrvAddr": NAMESRV, "subscribe": "orders"}
         ({**ALL, "topics": "a"}, "rocketmq has no option topics"),
         ({**ALL, "path": "/x"}, "doesn't read a path"),
         ({"namesrvAddr": NAMESRV, "subscribePattern": "("}, "must be a regular expression"),
-        ({"namesrvAddr": NAMESRV, "assign": '{"a": 1}'}, "assign is .* is not an object"),
-        ({"namesrvAddr": NAMESRV, "assign": "{}"}, "no queue is named"),
+        (
+            {"namesrvAddr": NAMESRV, "assign": '{"a": 1}'},
+            "assign is .* expected an object, found 1",
+        ),
+        ({"namesrvAddr": NAMESRV, "assign": "{}"}, "it must name a queue"),
         ({**ALL, "startingOffsets": "first"}, "startingOffsets is 'first'; it must be earliest"),
-        ({**ALL, "startingOffsets": '{"a": {"b": {"0": -3}}}'}, "not a whole number >= -2"),
-        ({**ALL, "startingOffsets": '{"a": {"b": {"x": 3}}}'}, "'x' is not a queue id"),
+        (
+            {**ALL, "startingOffsets": '{"a": {"b": {"0": -3}}}'},
+            "a whole number of at least -2, found -3",
+        ),
+        (
+            {**ALL, "startingOffsets": '{"a": {"b": {"x": 3}}}'},
+            "a queue ID must be a number, not 'x'",
+        ),
         ({**ALL, "endingOffsets": "earliest"}, "endingOffsets is 'earliest'; it must be latest"),
         ({**ALL, "startingOffsets": "latest", "startingTimestamp": "5"}, "can't be combined"),
         (

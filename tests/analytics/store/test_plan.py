@@ -226,19 +226,19 @@ def test_a_store_without_messages_is_no_error(tmp_path: Path, made: str) -> None
 
 
 def test_a_missing_store_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match=r"No store at .*gone: the directory doesn't exist"):
+    with pytest.raises(ReportError, match=r"No store at .*gone\. The directory doesn't exist"):
         StoreReader(tmp_path / "gone").plan()
 
 
 def test_a_missing_commit_log_elsewhere_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match=r"No store at .*elsewhere: the directory doesn't exist"):
+    with pytest.raises(ReportError, match=r"No store at .*elsewhere\. The directory doesn't exist"):
         StoreReader(tmp_path, commit_log_path=tmp_path / "elsewhere").plan()
 
 
 def test_a_store_that_is_a_file_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "commitlog").write_text("")
 
-    with pytest.raises(ReportError, match=r"commitlog cannot be read: Not a directory\."):
+    with pytest.raises(ReportError, match=r"commitlog can't be read: Not a directory\."):
         StoreReader(tmp_path).plan()
 
 
