@@ -65,10 +65,14 @@ def _slaves(replication: Replication) -> Iterator[Family]:
     )
     named = _named(slaves)
     for name, text, values in (
-        ("lag_bytes", "Bytes of the log that a slave lacks", [s.behind_bytes for s in slaves]),
+        (
+            "lag_bytes",
+            "Bytes of the log that a slave hasn't copied",
+            [s.behind_bytes for s in slaves],
+        ),
         (
             "lag_seconds",
-            "How long ago the master got the first byte that a slave lacks",
+            "Time since the master received the first byte that a slave hasn't copied",
             [s.behind_seconds for s in slaves],
         ),
         (
@@ -109,12 +113,12 @@ def _following(replication: Replication) -> Iterator[Family]:
     )
     yield _gauge(
         "master_lag_bytes",
-        "Bytes of the master's log that this slave lacked at the last check",
+        "Bytes of the master's log that this slave hadn't copied at the last check",
         None if behind is None else behind.lag_bytes,
     )
     yield _gauge(
         "master_lag_seconds",
-        "How long this slave has lacked part of the master's log",
+        "Time since this slave had the whole log of its master",
         None if behind is None else behind.lag_seconds,
     )
 
@@ -178,7 +182,7 @@ def budget_metrics(budgets: Budgets) -> Iterator[Family]:
     yield _gauge("connections_waiting", "Connections waiting for their turn", len(budgets.turns))
     yield _gauge(
         "connections_held_bytes",
-        "Unserved and unfinished frames, requests in progress and unread answers",
+        "Bytes of unserved and unfinished frames, requests in progress and unread responses",
         memory.bytes,
     )
     yield Family(

@@ -28,7 +28,7 @@ def pop_metrics(
     yield Family(
         "rocketmq_consumer_inflight_messages",
         "gauge",
-        "Leased messages of a group that it has not acknowledged",
+        "Leased messages that a group hasn't acknowledged",
         [
             ({"consumer_group": group, "topic": topic}, count)
             for (group, topic), count in by_pair.items()

@@ -93,7 +93,7 @@ def metrics_of(
     )
     yield Histogram(
         "rocketmq_rpc_latency_milliseconds",
-        "Time from a request to its answer; pulls that wait for messages are not counted",
+        "Time from request to response, without pulls that wait for messages",
         RPC_BOUNDS_MS,
         [
             _rpc("send_message", parts.stats.put_latency),
@@ -135,7 +135,7 @@ def _traffic(parts: ReadParts) -> Iterator[Family]:
     yield Family(
         "rocketmq_send_to_dlq_messages_total",
         "counter",
-        "Messages put into dead letter topics, by group",
+        "Messages moved to dead-letter topics, by group",
         _dead(stats.topic_put_nums),
     )
 

@@ -134,7 +134,7 @@ def _first_file(data: Path, given: Path | None) -> Path:
             return file
     raise BackupError(
         translated(
-            "The broker configuration {file} doesn't exist: set it with -c, as for deploy/up, "
+            "The broker configuration {file} doesn't exist. Set it with -c, as for deploy/up, "
             "or set another data directory with --data.",
             file=candidates[0],
         )
@@ -213,7 +213,7 @@ def _add_databases(found: Contents, database_url: str) -> None:
         return
     found.databases.pop(CONSOLE, None)
     found.left_out.append(
-        translated("The console's database is elsewhere (DATABASE_URL): back it up there, too.")
+        translated("The console's database is elsewhere (DATABASE_URL). Back it up there, too.")
     )
 
 

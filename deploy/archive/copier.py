@@ -118,7 +118,7 @@ class Copier:
         if not may_group and not status.st_mode & stat.S_IROTH:
             raise BackupError(
                 translated(
-                    "The user of the data directory can't read {path}: change its owner "
+                    "The user of the data directory can't read {path}. Change its owner "
                     "(chown), or move it away.",
                     path=path,
                 )

@@ -50,7 +50,9 @@ def read(source: Path, take: Take) -> Contents:
         OSError: the disk failed.
     """
     if source.name.endswith(PARTIAL):
-        raise BackupError(translated("{path} isn't a valid backup: it didn't finish.", path=source))
+        raise BackupError(
+            translated("{path} isn't a complete backup. Start the backup again.", path=source)
+        )
     found: dict[str, tuple[int, str]] = {}
 
     def taken(path: str, pieces: Iterator[bytes]) -> None:
@@ -155,7 +157,7 @@ def _pieces(read_some: Callable[[int], bytes]) -> Iterator[bytes]:
 def _without_manifest(source: Path) -> BackupError:
     return BackupError(
         translated(
-            "{path} has no {manifest}: it isn't a backup, or the backup didn't finish.",
+            "{path} has no {manifest}. It isn't a backup, or the backup didn't finish.",
             path=source,
             manifest=backup_manifest.NAME,
         )

@@ -124,8 +124,8 @@ def copy_store(
         # Bytes after the end, read during a write, may have holes before records.
         raise BackupError(
             translated(
-                "The log of {store} grew past {offset} after it had seemed to end there: "
-                "start the backup again.",
+                "The log of {store} grew past {offset} while its end was copied. Start the "
+                "backup again.",
                 store=place.paths.root,
                 offset=end.to_offset,
             )
@@ -220,7 +220,7 @@ def _require_no_links(place: StorePlace) -> None:
         if path.is_symlink():
             raise BackupError(
                 translated(
-                    "{path} is a symbolic link, which a backup doesn't follow: set its target "
+                    "{path} is a symbolic link, which a backup doesn't follow. Set its target "
                     "in storePathRootDir or storePathCommitLog.",
                     path=path,
                 )

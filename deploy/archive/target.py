@@ -56,11 +56,11 @@ def opened(path: Path) -> Target:
     """
     partial = path.with_name(path.name + PARTIAL)
     if os.path.lexists(path):
-        raise BackupError(translated("{path} exists: choose a new path for the backup.", path=path))
+        raise BackupError(translated("{path} exists. Choose a new path for the backup.", path=path))
     if os.path.lexists(partial):
         raise BackupError(
             translated(
-                "{path} belongs to an unfinished or running backup: delete it if no backup is "
+                "{path} belongs to an unfinished or running backup. Delete it if no backup is "
                 "running.",
                 path=partial,
             )

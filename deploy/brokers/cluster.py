@@ -169,7 +169,7 @@ def _require_several(first: BrokerSettings) -> None:
         raise BrokerFileError(
             translated(
                 "Several brokers (brokers) can't be combined with adminListenAddress, which "
-                "reaches only one of them: remove one of the two from {file}.",
+                "reaches only one of them. Remove one of the two from {file}.",
                 file=first.file,
             )
         )
@@ -183,7 +183,7 @@ def _require_one_cluster(brokers: dict[str, BrokerSettings]) -> None:
         if other is not one:
             raise BrokerFileError(
                 translated(
-                    "brokerName is {name} in both {file} and {other}: each master needs its "
+                    "brokerName is {name} in both {file} and {other}. Each master needs its "
                     "own name.",
                     name=one.name,
                     file=one.file,
@@ -193,7 +193,7 @@ def _require_one_cluster(brokers: dict[str, BrokerSettings]) -> None:
         if one.cluster != first.cluster:
             raise BrokerFileError(
                 translated(
-                    "brokerClusterName is {cluster} in {file} and {other} in {first}: brokers "
+                    "brokerClusterName is {cluster} in {file} and {other} in {first}. Brokers "
                     "that run together must be in one cluster.",
                     cluster=one.cluster,
                     file=one.file,

@@ -93,7 +93,7 @@ class Running:
         began = time.monotonic()
         code = self._exit_code()
         if code == NO_TESTS_COLLECTED and step.report is not None:
-            say(f"{step.name}: no test was collected: that is a failure, not a success.")
+            say(f"{step.name} failed because no test was collected")
         words = "passed" if code == 0 else f"FAILED (exit code {code})"
         say(f"--- {step.name}: {words} in {time.monotonic() - began:.1f} s")
         return code
@@ -135,7 +135,7 @@ class Running:
         try:
             code = process.wait(self._step.seconds_max)
         except subprocess.TimeoutExpired:
-            say(f"{self._step.name}: not done in {self._step.seconds_max:g} s: interrupted")
+            say(f"{self._step.name} interrupted: it took more than {self._step.seconds_max:g} s")
             self.end()
             code = TOOK_TOO_LONG
         copier.join(COPIED_SECONDS_MAX)

@@ -175,7 +175,7 @@ def _require_outside(asked: BackupOptions) -> None:
     if target.is_relative_to(asked.data.resolve()):
         raise BackupError(
             translated(
-                "{path} is inside the data directory, so it would be copied, too: choose "
+                "{path} is inside the data directory, so it would be copied, too. Choose "
                 "another path.",
                 path=target,
             )
@@ -221,7 +221,7 @@ def _require_room(target: Path, total: int, found: Contents) -> None:
         raise BackupError(
             translated(
                 "{path} would fill the broker's log disk to more than {percent} %, at which "
-                "the broker deletes its oldest messages: use another disk.",
+                "the broker deletes its oldest messages. Use another disk.",
                 path=target,
                 percent=round(CLEAN_FORCIBLY_RATIO * 100),
             )

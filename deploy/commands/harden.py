@@ -80,15 +80,15 @@ def texts(
     if secrets:
         name = min(secrets)
         raise HardenError(
-            f"{name} would be in a unit file, which every user can read: write its value to a file "
+            f"{name} would be in a unit file, which every user can read. Write its value to a file "
             f"that only root can read, and set {name}_FILE to that file."
         )
     if asked.user == "root":
-        raise HardenError("The units can't run as root: set TREBUCHET_USER to another user.")
+        raise HardenError("The units can't run as root. Set TREBUCHET_USER to another user.")
     file = broker_file.effective_file(asked.broker_file, asked.data)
     if asked.broker_file not in (None, file):
         raise HardenError(
-            f"{asked.broker_file} doesn't set storePathRootDir: add it, such as "
+            f"{asked.broker_file} doesn't set storePathRootDir. Add it, such as "
             f"storePathRootDir={asked.data / 'store'}."
         )
     own = cluster.settings(broker_file.settings(file), asked)
@@ -98,7 +98,7 @@ def texts(
         binary = redis_server.find()
         if binary is None:
             raise HardenError(
-                "redis-server isn't installed: install it, or set TREBUCHET_REDIS_URL."
+                "redis-server isn't installed. Install it, or set TREBUCHET_REDIS_URL."
             )
         socket = Path(units.REDIS_SOCKET)
         redis_command = redis_server.command(binary, socket, asked.data / "redis")

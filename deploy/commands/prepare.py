@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         said = words.getvalue().strip()
         sys.stdout.write(f"{said or known_administrators()}\n")
     except (CommandError, DatabaseError, ImproperlyConfigured, OSError) as error:
-        sys.stderr.write(f"The console could not be prepared ({step}): {error}\n")
+        sys.stderr.write(f"Couldn't prepare the console ({step}): {error}\n")
         return 2
     return 0
 
@@ -75,7 +75,7 @@ def refuse_later_tables() -> None:
     )
     if later:
         raise CommandError(
-            f"the tables are those of a later version ({', '.join(later[:NAMES_SHOWN])}). Start "
+            f"a later version changed the tables ({', '.join(later[:NAMES_SHOWN])}). Start "
             "that version, or restore a backup that was made before it was started."
         )
 

@@ -152,7 +152,7 @@ def _require_empty(data: Path) -> None:
     if names:
         raise BackupError(
             translated(
-                "{data} isn't empty: restore into a new directory (--data), or move its "
+                "{data} isn't empty. Restore into a new directory (--data), or move its "
                 "contents away.",
                 data=data,
             )

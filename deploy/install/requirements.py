@@ -68,7 +68,7 @@ def entries(requirements: Path) -> Iterator[Entry]:
         pin = _PIN.fullmatch(requirement.strip())
         digests = [_HASH.fullmatch(f"--hash={each.strip()}") for each in hashes]
         if pin is None or not digests or None in digests:
-            raise ValueError(f"{lock} has an entry that is not pinned by version and hash: {line}")
+            raise ValueError(f"{lock} has an entry that isn't pinned by version and hash: {line}")
         reasons = [each.strip().removeprefix("#").strip() for each in comments]
         reasons = [each.removeprefix("via").strip() for each in reasons]
         yield Entry(
@@ -91,7 +91,7 @@ def pins(requirements: Path) -> dict[str, str]:
         if line.strip() and not line.startswith("#"):
             pin = _PIN.fullmatch(line)
             if pin is None:
-                raise ValueError(f"{requirements} has a line that pins no version: {line}")
+                raise ValueError(f"{requirements} has a line that doesn't pin a version: {line}")
             found[normal(pin[1])] = pin[2]
     return found
 

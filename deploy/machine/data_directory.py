@@ -63,7 +63,7 @@ def held(data: Path) -> Iterator[None]:
         if (data / RESTORING).exists():
             raise NotStartedError(
                 translated(
-                    "A restore into the data directory {data} didn't finish: delete its "
+                    "A restore into the data directory {data} didn't finish. Delete its "
                     "contents and restore again.",
                     data=data,
                 )

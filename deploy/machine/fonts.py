@@ -28,7 +28,7 @@ def ensure() -> None:
     if is_missing():
         say(
             translated(
-                "No installed font has Chinese characters: images of reports are in English, "
+                "No installed font has Chinese characters, so images of reports are in English, "
                 "with codes for Chinese names. To install one, run: {command}.",
                 command=system_packages.command_for(fonts.PACKAGE),
             )

@@ -51,7 +51,7 @@ def require_ours(directory: Path, uid: int) -> None:
     if owner not in (ROOT_USER, uid):
         raise HandoverError(
             translated(
-                "The data directory {data} belongs to the user {owner}: set TREBUCHET_USER to "
+                "The data directory {data} belongs to the user {owner}. Set TREBUCHET_USER to "
                 "this name, or change the directory's owner yourself.",
                 data=directory,
                 owner=owner,
@@ -61,7 +61,7 @@ def require_ours(directory: Path, uid: int) -> None:
         raise HandoverError(
             translated(
                 "The directory {data} belongs to root and contains files other than an "
-                "appliance's data: choose a separate directory with --data.",
+                "appliance's data. Choose a separate directory with --data.",
                 data=directory,
             )
         )
@@ -134,7 +134,7 @@ def _require_known(
     if status.st_nlink > max(1, names.get((status.st_dev, status.st_ino), 0)):
         raise HandoverError(
             translated(
-                "{path} has a hard link outside the data directory: replace it with a copy, "
+                "{path} has a hard link outside the data directory. Replace it with a copy, "
                 "or change its owner yourself.",
                 path=path,
             )

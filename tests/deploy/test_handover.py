@@ -210,4 +210,4 @@ def test_a_configuration_that_the_user_cannot_read_is_named(
         assert up_as_root.main(["-c", str(file)]) == 2
 
         (line,) = capsys.readouterr().err.splitlines()
-        assert f"can't read {file}: run chown daemon {file}" in line
+        assert f"can't read {file}; run chown daemon {file}" in line
