@@ -35,7 +35,7 @@ def prepare() -> None:
         name="on call", kind="slack", url="https://hooks.slack.example/services/x"
     )
     rule = Rule.objects.create(
-        name="Billing gives up messages",
+        name="Billing has new dead letters",
         source="verdict",
         verdicts=["dead-letters"],
         least="warn",
