@@ -65,7 +65,7 @@ def broker_options(text: str) -> dict[str, str]:
     return given
 
 
-def why_not(report: Report) -> str:
+def broker_problem(report: Report) -> str:
     """Return why a report can't be made from brokers, or "" if it can."""
     if report.system_topics or report.client_traces:
         return "it reads internal messages, which brokers don't return to clients"
@@ -94,7 +94,7 @@ def name_servers_to_read(spark: Engine, request: Request, plan: ReadPlan) -> str
         f"{', '.join(blind)} of the Spark cluster at {request.master} doesn't see the log at "
         f"{request.store}"
     )
-    reason = why_not(request.report)
+    reason = broker_problem(request.report)
     if reason:
         raise ReportError(
             f"{said}, and this report can't read the brokers instead: {reason}. Share the store "

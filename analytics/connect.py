@@ -81,7 +81,7 @@ class RemoteSpark:
         tasks = self._stages.tasks
         return tasks[min(tasks)] if tasks else 0
 
-    def why_gone(self) -> str:
+    def end_reason(self) -> str:
         if own.answers(*own.address_of_server(self._master)):
             return ""
         return f"The Spark Connect server at {self._master} stopped responding during the run."
@@ -91,7 +91,7 @@ class RemoteSpark:
 
     def close(self) -> None:
         """Release the session; the server keeps running."""
-        if self.why_gone():
+        if self.end_reason():
             # The server is unreachable, and PySpark would retry the release for a long time.
             self.session.release_session_on_close = False  # type: ignore[attr-defined]
         self.session.stop()

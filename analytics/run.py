@@ -165,7 +165,7 @@ class ReportRun:
         except (PySparkException, Py4JError, OSError, EOFError, pa.ArrowException) as error:
             self._check_cancelled()
             logger.exception("Spark failed")
-            gone = "" if spark is None else spark.why_gone()
+            gone = "" if spark is None else spark.end_reason()
             if gone:
                 # A broken connection raises one of many exceptions.
                 raise ReportError(gone) from error
@@ -196,7 +196,7 @@ class ReportRun:
             return self._collect(spark, self._request, given), given
         except (PySparkException, OSError) as error:
             self._check_cancelled()
-            if given.reads == LOG or self._request.report.samples or spark.why_gone():
+            if given.reads == LOG or self._request.report.samples or spark.end_reason():
                 raise
             logger.exception("lake unreadable, reading the log lake=%s", self._request.lake)
             given = log_input(self._request, because=unreadable(error))

@@ -109,7 +109,7 @@ class Server:
     def _ended(self, words: Sequence[str]) -> str:
         """Run a job; return why it failed, "" if it succeeded."""
         try:
-            self._do(words)
+            self._perform(words)
         except (ReportError, ReportCancelledError) as error:
             return str(error) or "The report was cancelled."
         except SystemExit:
@@ -120,7 +120,7 @@ class Server:
             return "The job failed unexpectedly. See the log for details."
         return ""
 
-    def _do(self, words: Sequence[str]) -> None:
+    def _perform(self, words: Sequence[str]) -> None:
         if words[0] == LAKE:
             self._do_lake(words[1:])
             return
@@ -157,7 +157,7 @@ class Server:
         )
 
     def _end_job(self, failure: str) -> None:
-        gone = self._spark.running.why_gone() if failure and self._spark.running else ""
+        gone = self._spark.running.end_reason() if failure and self._spark.running else ""
         if failure:
             # The next job may be sent before this process has ended.
             self._lines.failed(failure, is_last=bool(gone))

@@ -338,7 +338,7 @@ class Spark:
         """Return whether the Java process has ended."""
         return self._java.poll() is not None
 
-    def why_gone(self) -> str:
+    def end_reason(self) -> str:
         """Return a sentence if the Java process has ended, or ""; wait briefly for it to end."""
         try:
             self._java.wait(timeout=JAVA_ENDING_SECONDS)

@@ -175,7 +175,7 @@ class SparkWriter:
         except (PySparkException, Py4JError, OSError, EOFError, pa.ArrowException) as error:
             # The last three are raised when the Java process ends.
             logger.exception("Spark failed")
-            sentence = sentence_in(str(error)) or self._spark.why_gone()
+            sentence = sentence_in(str(error)) or self._spark.end_reason()
             raise LakeError(
                 sentence or "Spark couldn't write to the lake. See the log for the reason."
             ) from error

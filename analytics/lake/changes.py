@@ -32,12 +32,12 @@ class Changes:
 
     Attributes:
         recounted: days to count again.
-        taken_out: brokers whose rows a rebuild removed.
+        removed_brokers: brokers whose rows a rebuild removed.
         added: new files of other days, whose rows still have to be added.
     """
 
     recounted: set[date] = field(default_factory=set)
-    taken_out: set[str] = field(default_factory=set)
+    removed_brokers: set[str] = field(default_factory=set)
     added: list[LakeFile] = field(default_factory=list)
 
 
@@ -69,7 +69,7 @@ def changes_since(place: LakePlace, known: int | None, bronze: DeltaTable) -> Ch
         )
         if removes:
             changes.recounted |= set(map(_day_of, adds | removes))
-            changes.taken_out |= _rebuilt(actions)
+            changes.removed_brokers |= _rebuilt(actions)
         else:
             added |= adds
     # The file was added and rewritten before it was counted, so count its day again.

@@ -158,7 +158,9 @@ class _OpenFile:
 
 def parquet_writer(where: object, table: LakeTable, **more: object) -> pq.ParquetWriter:
     """Return a writer of one file of a table."""
-    sought = {name: {"ndv": SOUGHT_VALUES, "fpp": SOUGHT_WRONGLY} for name in table.sought}
+    bloom_options = {
+        name: {"ndv": SOUGHT_VALUES, "fpp": SOUGHT_WRONGLY} for name in table.bloom_columns
+    }
     # Dictionaries of mostly unique values waste time and space; deltas of ascending numbers don't.
     columns = dict.fromkeys(table.ascending, "DELTA_BINARY_PACKED")
     return pq.ParquetWriter(
@@ -166,7 +168,7 @@ def parquet_writer(where: object, table: LakeTable, **more: object) -> pq.Parque
         table.file_schema,
         compression=COMPRESSION,
         compression_level=1,
-        bloom_filter_options=sought or None,
+        bloom_filter_options=bloom_options or None,
         use_dictionary=list(table.repeated) if table.repeated else not columns,
         column_encoding=columns or None,
         **more,

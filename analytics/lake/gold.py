@@ -176,7 +176,7 @@ def _catch_up(
         files = days.get(day, [])
         written += _counted(place, writer, gold, files)
         # Brokers that bronze dropped still have rows in gold.
-        counted = pa.array(sorted(_brokers(place, files) | changes.taken_out), pa.string())
+        counted = pa.array(sorted(_brokers(place, files) | changes.removed_brokers), pa.string())
         with FileWriter(place, gold.table) as kept:
             for batch in _rows(place, gold, there.get(day, [])):
                 is_counted = pc.is_in(batch.column("broker"), value_set=counted)

@@ -73,7 +73,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _LakeState:
     """The state of the lake that a batch relies on."""
 
     watermark: Watermark | None
@@ -81,7 +81,7 @@ class _Known:
     erasures: int | None
 
     @classmethod
-    def of(cls, place: LakePlace, table: DeltaTable, broker: str) -> _Known:
+    def of(cls, place: LakePlace, table: DeltaTable, broker: str) -> _LakeState:
         return cls(Watermark.of(table, broker), ReadAgain.of(table, broker), erasures(place))
 
 
@@ -189,9 +189,9 @@ class Ingest:
     def _batch(self, started: float) -> Batch | None:
         place, broker = self._place, self._source.broker
         with place.locked():
-            known = _Known.of(place, MESSAGES.open(place), broker)
+            known = _LakeState.of(place, MESSAGES.open(place), broker)
             events_from = events.events_end(place, broker)
-        self._did("opened")
+        self._report_step("opened")
         first, last = self._reader.extent()
         begun = first
         unread: list[Unread] = []
@@ -207,13 +207,13 @@ class Ingest:
         if end == begun:
             return None
         self._flush(start, end)
-        self._did("flushed")
+        self._report_step("flushed")
         fingerprint = fingerprint_before(self._reader.files(), end)
         forgotten = erased_offsets(place, broker, start, end)
         task = self._source.task(place, forgotten, again.from_ms_at(start), events_from)
         plan = self._reader.plan(from_offset=start, to_offset=end)
         parts = self._writer.parts(task, plan.splits)
-        self._did("written")
+        self._report_step("written")
         unread += [each for part in parts for each in part.unread]
         moved = Watermark(end, fingerprint or NO_FINGERPRINT, time.time_ns() // 1_000_000)
         self._commit(known, parts, unread, moved)
@@ -229,7 +229,7 @@ class Ingest:
 
     def _commit(
         self,
-        known: _Known,
+        known: _LakeState,
         parts: Sequence[WrittenPart],
         unread: Sequence[Unread],
         moved: Watermark,
@@ -240,7 +240,7 @@ class Ingest:
         of_events = [file for part in parts for file in part.events]
         with place.locked():
             table = MESSAGES.open(place)
-            if _Known.of(place, table, broker) != known:
+            if _LakeState.of(place, table, broker) != known:
                 place.discard(MESSAGES.name, [file.path for file in files])
                 place.discard(EVENTS.name, [file.path for file in of_events])
                 raise LakeBusyError(
@@ -249,13 +249,13 @@ class Ingest:
                 )
             if unread:
                 note_gaps(place, broker, unread)
-                self._did("noted")
+                self._report_step("noted")
             events.note(place, broker, of_events, moved.offset, engine)
-            self._did("events noted")
+            self._report_step("events noted")
             MESSAGES.commit(place, table, files, states=moved.states(broker), engine=engine)
-            self._did("committed")
+            self._report_step("committed")
             MESSAGES.checkpoint(place)
-            self._did("checkpointed")
+            self._report_step("checkpointed")
 
     def _require_same_log(self, watermark: Watermark, first: int, last: int) -> None:
         source, offset = self._source, watermark.offset
@@ -301,6 +301,6 @@ class Ingest:
                         "ingested."
                     ) from error
 
-    def _did(self, step: str) -> None:
+    def _report_step(self, step: str) -> None:
         if self._observer is not None:
             self._observer(step)

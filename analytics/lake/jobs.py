@@ -109,7 +109,7 @@ class LakeJobs:
         is_over = self._timer()
         ingest = Ingest(self.place, source, observer=self._observer)
         look = ingest.look()
-        status.looked(ingest, source.broker, look)
+        status.update_positions(ingest, source.broker, look)
         declare(self.place, source.rules)
         # A job that failed after its commit left a batch that gold hasn't counted.
         behind = is_behind(self.place)
@@ -126,7 +126,7 @@ class LakeJobs:
             done.rows, done.batches = done.rows + batch.rows, done.batches + 1
             catch_up(self.place, writer, observer=self._observer)
             look = ingest.look()
-            status.looked(ingest, source.broker, look)
+            status.update_positions(ingest, source.broker, look)
             self._took(status, source.broker, batch)
             if look.watermark >= end:
                 break

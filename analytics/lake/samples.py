@@ -151,9 +151,9 @@ class SampledHours:
                 raise self._refused(name, "a line has minutes without numbers")
             rows.add(line)
             if rows.count >= ROWS_AT_ONCE:
-                yield rows.taken()
+                yield rows.pop_batch()
         if rows.count:
-            yield rows.taken()
+            yield rows.pop_batch()
 
     def _lines(self, name: str) -> Iterator[bytes]:
         try:
@@ -206,7 +206,7 @@ class _Rows:
             columns[name] += [value] * count
         self.count += count
 
-    def taken(self) -> pa.RecordBatch:
+    def pop_batch(self) -> pa.RecordBatch:
         """Return and clear the rows."""
         schema = SAMPLES.schema
         given = {**self._columns, DAY: [self._day] * self.count}

@@ -104,7 +104,7 @@ class SilverTopic:
             partition_by=(DAY,),
             # Never values of a body or a key: the table's log would reveal erased content.
             statistics=("broker", "commit_log_offset", "store_timestamp"),
-            sought=("uniq_key",),
+            bloom_columns=("uniq_key",),
             properties=properties,
             of_bodies=of_bodies,
         )

@@ -68,7 +68,7 @@ class Status:
             status.brokers = known["brokers"]
         return status
 
-    def looked(self, ingest: Ingest, broker: str, look: Look) -> None:
+    def update_positions(self, ingest: Ingest, broker: str, look: Look) -> None:
         """Update the positions of a broker's lake and log."""
         about = self.brokers.setdefault(broker, {})
         about |= asdict(look) | {"warning": warning_of(look, ingest)}

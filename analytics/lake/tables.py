@@ -80,7 +80,7 @@ class LakeTable:
 
     Attributes:
         statistics: the columns whose least and greatest value a commit states for each file.
-        sought: the columns that have a Bloom filter in each file.
+        bloom_columns: the columns that have a Bloom filter in each file.
         repeated: the columns with few distinct values, under their names in files; empty for all.
         ascending: integer columns whose values are close to the previous row's.
         merged: the query over `given` that combines rows that add up into one.
@@ -93,7 +93,7 @@ class LakeTable:
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
     statistics: tuple[str, ...] = ()
-    sought: tuple[str, ...] = ()
+    bloom_columns: tuple[str, ...] = ()
     repeated: tuple[str, ...] = ()
     ascending: tuple[str, ...] = ()
     merged: str = "SELECT * FROM given"
@@ -333,7 +333,7 @@ MESSAGES = LakeTable(
     ),
     partition_by=(DAY,),
     statistics=("broker", "commit_log_offset", "topic", "store_timestamp"),
-    sought=("uniq_key", "keys.list.element"),
+    bloom_columns=("uniq_key", "keys.list.element"),
     repeated=(
         "broker",
         "topic",

@@ -61,7 +61,7 @@ class OpenCluster:
         return await work(self.cluster)
 
 
-class _Kept(threading.local):
+class _ThreadClusters(threading.local):
     """The clusters of a thread; a forked process starts without its parent's clusters."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class _Kept(threading.local):
         self.clusters: dict[Access, OpenCluster] = {}
 
 
-_kept = _Kept()
+_kept = _ThreadClusters()
 
 
 @contextmanager

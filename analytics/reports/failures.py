@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from analytics.reports.report import Value
 
 RETRY, DEAD = names.RETRY_GROUP_TOPIC_PREFIX, names.DLQ_GROUP_TOPIC_PREFIX
-UNTOLD = "untold"
+UNKNOWN_REASON = "untold"
 # By number in a trace: ConsumeReturnType, without SUCCESS.
 REASONS = {1: "time out", 2: "exception", 3: "returned null", 4: "asked for a retry"}
 EVENT = (
@@ -85,7 +85,7 @@ def by_reason_and_time(messages: DataFrame, _: Mapping[str, Value], step_seconds
         .groupBy(*_OF_A_TRY)
         .agg(
             F.max("origin_topic").alias("origin_topic"),
-            F.coalesce(F.max("reason"), F.lit(UNTOLD)).alias("reason"),
+            F.coalesce(F.max("reason"), F.lit(UNKNOWN_REASON)).alias("reason"),
             F.coalesce(F.min(F.when(logged.isNotNull(), F.col("ms"))), F.min("ms")).alias("ms"),
             F.greatest(F.coalesce(F.sum(logged), F.lit(0)), traced).alias("failures"),
             *(
@@ -171,7 +171,7 @@ def _of_trace() -> Expression:
 def commonest_reason(table: pa.Table) -> Finding:
     """Return the finding on the most common reason, and how many tries have no recorded reason."""
     failures = total(table, "failures")
-    known = table.filter(pc.not_equal(table["reason"], UNTOLD))
+    known = table.filter(pc.not_equal(table["reason"], UNKNOWN_REASON))
     untold = failures - total(known, "failures")
     figures = {"all": Figure(failures, "messages"), "untold": Figure(untold, "messages")}
     if not known.num_rows:

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from analytics.remote.cluster import Cluster, Queue
-    from analytics.sources.rocketmq_options import Wanted
+    from analytics.sources.rocketmq_options import ClusterOptions
 
 NAMES_SHOWN_MAX = 10
 
 
-async def assigned(cluster: Cluster, wanted: Wanted) -> list[Queue]:
+async def assigned(cluster: Cluster, wanted: ClusterOptions) -> list[Queue]:
     """Return the queues that the options select at this moment.
 
     Raises:
@@ -41,7 +41,9 @@ async def assigned(cluster: Cluster, wanted: Wanted) -> list[Queue]:
     return queues
 
 
-async def remaining(cluster: Cluster, wanted: Wanted, *, is_first: bool = False) -> list[Queue]:
+async def remaining(
+    cluster: Cluster, wanted: ClusterOptions, *, is_first: bool = False
+) -> list[Queue]:
     """Return the selected queues that still exist.
 
     Raises:

@@ -110,7 +110,7 @@ QUEUE_ID_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CommitLogOptions:
     """The options with their types; an offset of None means the beginning or the end of the log."""
 
     path: Path
@@ -175,7 +175,7 @@ class CommitLogDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._wanted = parse_options(options)
+        self._options = parse_options(options)
 
     @classmethod
     def name(cls) -> str:
@@ -185,10 +185,10 @@ class CommitLogDataSource(DataSource):
         return MESSAGES
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return CommitLogReader(self._wanted, schema)
+        return CommitLogReader(self._options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        return CommitLogStreamReader(self._wanted, schema)
+        return CommitLogStreamReader(self._options, schema)
 
 
 class SharePartition(InputPartition):
@@ -201,24 +201,24 @@ class SharePartition(InputPartition):
 class _ShareReader:
     """Reads shares, in any process: holds only options, no files."""
 
-    def __init__(self, wanted: Wanted, schema: StructType) -> None:
-        self._wanted = wanted
+    def __init__(self, wanted: CommitLogOptions, schema: StructType) -> None:
+        self._options = wanted
         self._schema = schema
         self._arrow_schema()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        grouping, schema = self._wanted.grouping, self._arrow_schema()
+        grouping, schema = self._options.grouping, self._arrow_schema()
         if grouping is None:
             return self._rows(partition.value, schema)
         rows = self._rows(partition.value, grouping.read_schema(schema))
         return grouping.grouped(rows, schema)
 
     def _arrow_schema(self) -> pa.Schema:
-        grouping = self._wanted.grouping
+        grouping = self._options.grouping
         return arrow_schema_of(FORMAT, self._schema, None if grouping is None else grouping.types())
 
     def _rows(self, share: Share, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        wanted = self._wanted
+        wanted = self._options
         store = wanted.store()
         for part in share:
             yield from store.read(
@@ -232,15 +232,15 @@ class _ShareReader:
             )
 
     def _shares(self, from_offset: int | None, to_offset: int | None) -> list[InputPartition]:
-        plan = self._wanted.plan(from_offset, to_offset)
-        return [SharePartition(share) for share in plan.shares(self._wanted.split_bytes)]
+        plan = self._options.plan(from_offset, to_offset)
+        return [SharePartition(share) for share in plan.shares(self._options.split_bytes)]
 
 
 class CommitLogReader(_ShareReader, DataSourceReader):
     """Plans and reads a frame."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        wanted = self._wanted
+        wanted = self._options
         wanted.require_topics()
         starting = wanted.starting_offset
         if starting == LATEST:
@@ -258,7 +258,7 @@ class CommitLogStreamReader(_ShareReader, DataSourceStreamReader, SupportsTrigge
     for the whole query, except for reading shares.
     """
 
-    def __init__(self, wanted: Wanted, schema: StructType) -> None:
+    def __init__(self, wanted: CommitLogOptions, schema: StructType) -> None:
         if wanted.ending_offset is not None or wanted.rows.to_ms is not None:
             raise ReportError(
                 "A stream of commitlog has no end. Remove endingOffset and endingTimestamp."
@@ -268,21 +268,21 @@ class CommitLogStreamReader(_ShareReader, DataSourceStreamReader, SupportsTrigge
         self._planned: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        self._wanted.require_topics()
+        self._options.require_topics()
         return self._progress(self._first_offset())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        most = self._wanted.max_bytes_per_trigger
+        most = self._options.max_bytes_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxBytes(most)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         begun = start[OFFSET]
-        store = self._wanted.store()
+        store = self._options.store()
         first, last = store.extent()
         self._planned = start
         if last < begun:
-            self._lost(f"The log at {self._wanted.path} ends at {last}, before {begun}")
+            self._lost(f"The log at {self._options.path} ends at {last}, before {begun}")
             return start
         self._require_same(start)
         end = store.end_from(max(begun, first), most)
@@ -294,11 +294,11 @@ class CommitLogStreamReader(_ShareReader, DataSourceStreamReader, SupportsTrigge
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         begun = self._planned[OFFSET] if self._planned else 0
-        end = max(begun, self._wanted.store().end(begun))
+        end = max(begun, self._options.store().end(begun))
         return {OFFSET: end, "metrics": {"bytesBehindLatest": end - begun}}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._target = self._wanted.store().plan().log_to
+        self._target = self._options.store().plan().log_to
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         if end[OFFSET] <= start[OFFSET]:
@@ -309,7 +309,7 @@ class CommitLogStreamReader(_ShareReader, DataSourceStreamReader, SupportsTrigge
         return self._shares(start[OFFSET], end[OFFSET])
 
     def _first_offset(self) -> int:
-        wanted = self._wanted
+        wanted = self._options
         starting = wanted.starting_offset
         if isinstance(starting, int):
             return starting
@@ -319,7 +319,7 @@ class CommitLogStreamReader(_ShareReader, DataSourceStreamReader, SupportsTrigge
         return plan.splits[0].commit_log_from if plan.splits else plan.log_to
 
     def _progress(self, offset: int) -> dict[str, int]:
-        found = fingerprint_before(self._wanted.store().files(), offset)
+        found = fingerprint_before(self._options.store().files(), offset)
         return {OFFSET: offset, **({FINGERPRINT: found} if found else {})}
 
     def _require_same(self, progress: dict[str, int]) -> None:
@@ -329,12 +329,12 @@ class CommitLogStreamReader(_ShareReader, DataSourceStreamReader, SupportsTrigge
             DataLossError: the bytes differ, and failOnDataLoss is set.
         """
         recorded = progress.get(FINGERPRINT)
-        found = fingerprint_before(self._wanted.store().files(), progress[OFFSET])
+        found = fingerprint_before(self._options.store().files(), progress[OFFSET])
         # Expired or unreachable bytes have no fingerprint.
         if recorded and found and recorded != found:
             self._lost(
-                f"The log at {self._wanted.path} has other messages before {progress[OFFSET]} than "
-                "this stream has read"
+                f"The log at {self._options.path} has other messages before {progress[OFFSET]} "
+                "than this stream has read"
             )
 
     def _lost(self, what: str) -> None:
@@ -342,12 +342,12 @@ class CommitLogStreamReader(_ShareReader, DataSourceStreamReader, SupportsTrigge
             f"{what}. It's another log, or it lost its end. Start the query with a new "
             "checkpoint, or set failOnDataLoss=false to continue at that offset."
         )
-        if self._wanted.fail_on_data_loss:
+        if self._options.fail_on_data_loss:
             raise DataLossError(sentence)
         logger.warning("messages lost reason=%s", sentence)
 
 
-def parse_options(given: Mapping[str, str]) -> Wanted:
+def parse_options(given: Mapping[str, str]) -> CommitLogOptions:
     """Return the options with their types and defaults.
 
     Raises:
@@ -357,7 +357,7 @@ def parse_options(given: Mapping[str, str]) -> Wanted:
     if not options.text("path"):
         raise ReportError("commitlog needs the option path. Set it to the store directory.")
     elsewhere = options.text("commitLogPath")
-    return Wanted(
+    return CommitLogOptions(
         path=Path(options.text("path")),
         commit_log_path=Path(elsewhere) if elsewhere else None,
         rows=RowFilter(

@@ -16,7 +16,7 @@ from analytics.sources.stored_times import first_stored_from, stored_ms_at
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from analytics.sources.rocketmq_options import Wanted
+    from analytics.sources.rocketmq_options import ClusterOptions
 
     Extents = Mapping[Queue, tuple[int, int]]
 
@@ -43,7 +43,7 @@ class QueueShare(InputPartition):
         super().__init__(tuple(share))
 
 
-async def frame_ranges(wanted: Wanted, cluster: Cluster) -> list[QueueRange]:
+async def frame_ranges(wanted: ClusterOptions, cluster: Cluster) -> list[QueueRange]:
     """Return the ranges that a frame reads.
 
     Raises:
@@ -59,7 +59,7 @@ async def frame_ranges(wanted: Wanted, cluster: Cluster) -> list[QueueRange]:
 
 
 async def starts(
-    cluster: Cluster, wanted: Wanted, extents: Extents, *, default: int
+    cluster: Cluster, wanted: ClusterOptions, extents: Extents, *, default: int
 ) -> dict[Queue, int]:
     """Return the first offset to read of each queue.
 
@@ -94,7 +94,7 @@ async def starts(
     return await _of_each(first_of, extents)
 
 
-async def _ends(cluster: Cluster, wanted: Wanted, extents: Extents) -> dict[Queue, int]:
+async def _ends(cluster: Cluster, wanted: ClusterOptions, extents: Extents) -> dict[Queue, int]:
     async def end_of(queue: Queue) -> int:
         least, behind = extents[queue]
         if wanted.rows.to_ms is not None:
@@ -151,7 +151,7 @@ def shared(
 
 
 async def _require_stored_from(
-    cluster: Cluster, wanted: Wanted, queue: Queue, at_ms: int, behind: int
+    cluster: Cluster, wanted: ClusterOptions, queue: Queue, at_ms: int, behind: int
 ) -> None:
     if not wanted.fails_without_match:
         return
@@ -163,7 +163,7 @@ async def _require_stored_from(
         )
 
 
-def _require_reached(wanted: Wanted, queue: Queue, offset: int, behind: int) -> None:
+def _require_reached(wanted: ClusterOptions, queue: Queue, offset: int, behind: int) -> None:
     if offset > behind and wanted.fail_on_data_loss:
         raise DataLossError(
             f"{queue} ends at {behind}, before the offset {offset} that the options name. The "

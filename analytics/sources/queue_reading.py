@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from analytics.remote.cluster import Cluster
     from analytics.remote.connections import OpenCluster
     from analytics.sources.queue_ranges import QueueRange
-    from analytics.sources.rocketmq_options import Wanted
+    from analytics.sources.rocketmq_options import ClusterOptions
 
 logger = logging.getLogger(__name__)
 _TYPES = {BROKER_NAME: pa.string(), **COLUMN_TYPES}
@@ -41,17 +41,17 @@ NO_RECORD = "the broker sent bytes that aren't a record"
 class QueueShareReader:
     """Reads shares, in any process: holds only options, no connection."""
 
-    def __init__(self, wanted: Wanted, schema: StructType) -> None:
-        self._wanted = wanted
+    def __init__(self, wanted: ClusterOptions, schema: StructType) -> None:
+        self._options = wanted
         self._schema = schema
         arrow_schema_of(FORMAT, schema, _TYPES)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         schema = arrow_schema_of(FORMAT, self._schema, _TYPES)
-        fails = mode_for(self._wanted.mode, self._schema) is Mode.FAILFAST
-        with open_cluster(self._wanted.access) as cluster:
+        fails = mode_for(self._options.mode, self._schema) is Mode.FAILFAST
+        with open_cluster(self._options.access) as cluster:
             for one in partition.value:
-                reading = _Reading(self._wanted, schema, one, fail_on_damage=fails)
+                reading = _Reading(self._options, schema, one, fail_on_damage=fails)
                 yield from reading.batches(cluster)
 
 
@@ -59,9 +59,9 @@ class _Reading:
     """Reads one range once."""
 
     def __init__(
-        self, wanted: Wanted, schema: pa.Schema, part: QueueRange, *, fail_on_damage: bool
+        self, wanted: ClusterOptions, schema: pa.Schema, part: QueueRange, *, fail_on_damage: bool
     ) -> None:
-        self._wanted = wanted
+        self._options = wanted
         self._fail_on_damage = fail_on_damage
         self._schema = schema
         self._part = part
@@ -75,7 +75,7 @@ class _Reading:
         )
 
     def batches(self, cluster: OpenCluster) -> Iterator[pa.RecordBatch]:
-        part, wanted = self._part, self._wanted
+        part, wanted = self._part, self._options
         pulled = PulledRange(part.queue, part.first, part.behind, wanted.consumer_group)
         chunks = Chunks(pulled)
         damages: list[Damage] = []

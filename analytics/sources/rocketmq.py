@@ -45,7 +45,7 @@ from analytics.remote.connections import open_cluster
 from analytics.schemas import CLUSTER_MESSAGES
 from analytics.sources.queue_ranges import frame_ranges, shared
 from analytics.sources.queue_reading import QueueShareReader
-from analytics.sources.rocketmq_options import FORMAT, Wanted, parse_options
+from analytics.sources.rocketmq_options import FORMAT, ClusterOptions, parse_options
 from analytics.sources.rocketmq_stream import RocketMqStreamReader
 from analytics.sources.rocketmq_writer import RocketMqStreamWriter, RocketMqWriter
 
@@ -65,40 +65,40 @@ class RocketMqDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._wanted = parse_options(options)
+        self._options = parse_options(options)
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
     def schema(self) -> StructType:
-        if self._wanted.include_headers:
+        if self._options.include_headers:
             return CLUSTER_MESSAGES
         return StructType([field for field in CLUSTER_MESSAGES if field.name != "properties"])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return RocketMqReader(self._wanted, schema)
+        return RocketMqReader(self._options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        return RocketMqStreamReader(self._wanted, schema)
+        return RocketMqStreamReader(self._options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return RocketMqWriter(self._wanted, schema, overwrite=overwrite)
+        return RocketMqWriter(self._options, schema, overwrite=overwrite)
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        return RocketMqStreamWriter(self._wanted, schema)
+        return RocketMqStreamWriter(self._options, schema)
 
 
 class RocketMqReader(QueueShareReader, DataSourceReader):
     """Plans and reads a frame."""
 
-    def __init__(self, wanted: Wanted, schema: StructType) -> None:
+    def __init__(self, wanted: ClusterOptions, schema: StructType) -> None:
         super().__init__(wanted.for_reading(), schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        wanted = self._wanted
+        wanted = self._options
         with open_cluster(wanted.access) as cluster:
             ranges = cluster.run(functools.partial(frame_ranges, wanted))
         return shared(ranges, wanted.min_partitions, wanted.max_records_per_partition)

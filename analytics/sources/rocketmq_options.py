@@ -83,7 +83,7 @@ _WAYS = ("subscribe", "subscribePattern", "assign")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ClusterOptions:
     """The options; at most one of the three ways to select queues is given.
 
     `starting` and `ending` are offsets by queue, or EARLIEST or LATEST for all; None by default.
@@ -122,7 +122,7 @@ class Wanted:
             self.ending is not None or self.ending_times is not None or self.rows.to_ms is not None
         )
 
-    def for_reading(self) -> Wanted:
+    def for_reading(self) -> ClusterOptions:
         """Return these options.
 
         Raises:
@@ -133,7 +133,7 @@ class Wanted:
         return self
 
 
-def parse_options(given: Mapping[str, str]) -> Wanted:
+def parse_options(given: Mapping[str, str]) -> ClusterOptions:
     """Return the options with their types and defaults.
 
     Raises:
@@ -160,7 +160,7 @@ def parse_options(given: Mapping[str, str]) -> Wanted:
     least = options.number("minOffsetsPerTrigger", least=1)
     if most is not None and least is not None and least > most:
         raise options.refused("minOffsetsPerTrigger", f"at most maxOffsetsPerTrigger, {most}")
-    return Wanted(
+    return ClusterOptions(
         access=_access(options),
         topics=options.topics("subscribe"),
         pattern=_pattern(options),

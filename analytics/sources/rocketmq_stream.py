@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from analytics.remote.cluster import Cluster, Queue
-    from analytics.sources.rocketmq_options import Wanted
+    from analytics.sources.rocketmq_options import ClusterOptions
     from broker_core.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,9 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
     Lives in one process for the whole query, except for reading shares.
     """
 
-    def __init__(self, wanted: Wanted, schema: StructType, clock: Clock | None = None) -> None:
+    def __init__(
+        self, wanted: ClusterOptions, schema: StructType, clock: Clock | None = None
+    ) -> None:
         if wanted.has_end:
             raise ReportError(
                 "A stream of rocketmq has no end. Remove endingOffsets, "

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
     from analytics.remote.cluster import Cluster
-    from analytics.sources.rocketmq_options import Wanted
+    from analytics.sources.rocketmq_options import ClusterOptions
 
 logger = logging.getLogger(__name__)
 
@@ -101,18 +101,18 @@ class Sent(WriterCommitMessage):
 class _Writing:
     """The common part of batch and stream writers; pickled to the tasks."""
 
-    def __init__(self, wanted: Wanted, schema: StructType) -> None:
+    def __init__(self, wanted: ClusterOptions, schema: StructType) -> None:
         _check(schema, wanted.topic)
-        self._wanted = wanted
+        self._options = wanted
         self._at_random = secrets.token_hex(8)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
         task = context.partitionId() if context else 0
-        messages = Messages(self._wanted.topic, f"{self._scope(context)}/{task}")
+        messages = Messages(self._options.topic, f"{self._scope(context)}/{task}")
         count = 0
-        with open_cluster(self._wanted.access) as cluster:
-            sender = Sender(cluster.cluster, self._wanted.producer_group)
+        with open_cluster(self._options.access) as cluster:
+            sender = Sender(cluster.cluster, self._options.producer_group)
             for batch in iterator:
                 outgoing = [messages.of(row) for row in batch.to_pylist()]
                 cluster.run(functools.partial(_send, sender, outgoing))
@@ -123,13 +123,13 @@ class _Writing:
         """Return an identifier that stays the same if this write is repeated, and is different for
         every other write.
         """
-        return self._wanted.idempotence_scope or self._at_random
+        return self._options.idempotence_scope or self._at_random
 
 
 class RocketMqWriter(_Writing, DataSourceArrowWriter):
     """Sends the rows of a frame."""
 
-    def __init__(self, wanted: Wanted, schema: StructType, *, overwrite: bool) -> None:
+    def __init__(self, wanted: ClusterOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
             raise ReportError("A topic can't be overwritten. Write with mode('append').")
         super().__init__(wanted, schema)
@@ -159,7 +159,7 @@ class RocketMqStreamWriter(_Writing, DataSourceStreamArrowWriter):
                 "couldn't be recognized. Write with foreachBatch, and give each batch an "
                 "idempotenceScope of its own."
             )
-        return f"{self._wanted.idempotence_scope or query}/{batch}"
+        return f"{self._options.idempotence_scope or query}/{batch}"
 
 
 class Messages:

@@ -175,7 +175,7 @@ def _all_of(data: bytes, *wanted: bytes) -> Iterator[int]:
             at = data.find(one, at + 1)
 
 
-def why_no_record(size: int, magic: int, left: int) -> str:
+def record_problem(size: int, magic: int, left: int) -> str:
     """Return why no record starts at these two words, with `left` bytes to the end."""
     if left < record.BLANK.size:
         return "too few bytes for a record"
@@ -186,6 +186,6 @@ def why_no_record(size: int, magic: int, left: int) -> str:
     return f"size {size} doesn't fit"
 
 
-def why_unread(error: OSError) -> str:
+def read_problem(error: OSError) -> str:
     """Return why a file wasn't readable."""
     return f"disk error: {error.strerror or error}"

@@ -35,11 +35,11 @@ from analytics.store.log_files import (
     opened,
     place_in_queue,
     pread,
+    read_problem,
+    record_problem,
     record_size_at,
     sound_size,
     store_timestamp_ms,
-    why_no_record,
-    why_unread,
 )
 from analytics.store.slices import UnitSlice
 from broker_core.formats import paths, record
@@ -341,7 +341,7 @@ def follow(file: LogFile, start: int, most: int | None = None) -> tuple[int, str
             try:
                 got = pread(descriptor, buffer, position - file.from_offset)
             except OSError as error:
-                return end, why_unread(error)
+                return end, read_problem(error)
             if got < min(len(buffer), file.to_offset - position):
                 file = file._replace(size=position + got - file.from_offset)
             got = min(got, file.to_offset - position)
@@ -378,7 +378,7 @@ def follow(file: LogFile, start: int, most: int | None = None) -> tuple[int, str
             if end < position:
                 return end, "a torn record"
             zeros = found.size == found.magic == 0
-            return end, None if zeros else why_no_record(found.size, found.magic, left)
+            return end, None if zeros else record_problem(found.size, found.magic, left)
     return end, None
 
 

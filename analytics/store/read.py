@@ -23,9 +23,9 @@ from analytics.store.log_files import (
     magics_from,
     opened,
     pread,
+    read_problem,
+    record_problem,
     sound_size,
-    why_no_record,
-    why_unread,
 )
 from broker_core.formats import record
 from broker_core.formats.record_columns import RecordBuffer
@@ -65,7 +65,7 @@ class SplitReading:
             # The file never existed, or has expired since the plan was made.
             self._damage(split.commit_log_from, split.commit_log_to, FILE_GONE)
         except OSError as error:
-            self._damage(split.commit_log_from, split.commit_log_to, why_unread(error))
+            self._damage(split.commit_log_from, split.commit_log_to, read_problem(error))
 
     def _batches(self, descriptor: int) -> Iterator[pa.RecordBatch]:
         split = self._split
@@ -81,7 +81,9 @@ class SplitReading:
             try:
                 got = pread(descriptor, buffer[:wanted], position - split.file_from_offset)
             except OSError as error:
-                position = self._resume(descriptor, position, position + wanted, why_unread(error))
+                position = self._resume(
+                    descriptor, position, position + wanted, read_problem(error)
+                )
                 continue
             if got < wanted:
                 self._damage(position + got, to, FILE_SHORTER)
@@ -106,7 +108,7 @@ class SplitReading:
                     self._damage(at, at + one.size, one.reason)
                 yield batch
             if damaged:
-                reason = why_no_record(found.size, found.magic, to - stopped_at)
+                reason = record_problem(found.size, found.magic, to - stopped_at)
                 position = self._resume(descriptor, damage_from, search_from, reason)
                 continue
             if blank:

@@ -277,10 +277,10 @@ class StoreReader:
         self, part: Split | UnitSlice, decoder: RecordDecoder
     ) -> SplitReading | SliceReading:
         if isinstance(part, UnitSlice):
-            return SliceReading(part, decoder, self._queues, self._files_there_are())
+            return SliceReading(part, decoder, self._queues, self._existing_files())
         return SplitReading(part, decoder, self._queues)
 
-    def _files_there_are(self) -> list[LogFile]:
+    def _existing_files(self) -> list[LogFile]:
         try:
             return log_files(self._commit_log_path)
         except OSError:

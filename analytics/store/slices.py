@@ -14,7 +14,7 @@ import numpy as np
 
 from analytics.store import log_files
 from analytics.store.decode import FILE_GONE, FILE_SHORTER, MESSAGE_MAGICS, RECORD_SIZE_MIN, Damage
-from analytics.store.log_files import opened, pread, why_unread
+from analytics.store.log_files import opened, pread, read_problem
 from broker_core.formats import record
 from broker_core.formats.record_columns import RecordBuffer
 
@@ -91,7 +91,7 @@ class SliceReading:
             except FileNotFoundError:
                 self._damage(str(file.path), offsets[run], sizes[run], FILE_GONE)
             except OSError as error:
-                self._damage(str(file.path), offsets[run], sizes[run], why_unread(error))
+                self._damage(str(file.path), offsets[run], sizes[run], read_problem(error))
 
     def _run(self, file: LogFile, offsets: Ints, sizes: Ints) -> Iterator[pa.RecordBatch]:
         start = int(offsets[0])

@@ -82,7 +82,7 @@ class Handlers:
             # A handler that lets a request wait returns None and sends the response later.
             return cast("RemotingCommand", await awaited if answer is None else answer)
         finally:
-            client.no_longer_expect(request)
+            client.forget(request)
 
     async def _when_answered(
         self, request: RemotingCommand, client: RemoteClient, answer: Awaitable[object] | None

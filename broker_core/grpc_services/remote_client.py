@@ -159,7 +159,7 @@ class RemoteClient:
         self._awaited[request.opaque] = awaited
         return awaited
 
-    def no_longer_expect(self, request: RemotingCommand) -> None:
+    def forget(self, request: RemotingCommand) -> None:
         """Forget a request that was answered or is no longer awaited."""
         self._awaited.pop(request.opaque, None)
 

@@ -26,7 +26,7 @@ class LargeRequests:
         if self._waiting or not self._fits(message_bytes, bytes_max):
             self._waiting.append((call, message_bytes))
             return False
-        self._let_in(call, message_bytes)
+        self._admit(call, message_bytes)
         return True
 
     def release(self, call: Call, bytes_max: int) -> list[Call]:
@@ -40,7 +40,7 @@ class LargeRequests:
             if next_call.is_open:
                 if not self._fits(message_bytes, bytes_max):
                     break
-                self._let_in(next_call, message_bytes)
+                self._admit(next_call, message_bytes)
                 found.append(next_call)
             waiting.popleft()
         return found
@@ -48,6 +48,6 @@ class LargeRequests:
     def _fits(self, message_bytes: int, bytes_max: int) -> bool:
         return not self._admitted_bytes or self._admitted_bytes + message_bytes <= bytes_max
 
-    def _let_in(self, call: Call, message_bytes: int) -> None:
+    def _admit(self, call: Call, message_bytes: int) -> None:
         call.admitted_bytes = message_bytes
         self._admitted_bytes += message_bytes

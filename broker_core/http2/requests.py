@@ -235,11 +235,11 @@ class Requests:
                     self._large = LargeRequests()
                 bytes_max = self._connection.limits.buffered_bytes_max
                 if self._large.admit(call, body.held_bytes + missing, bytes_max):
-                    self._let_in(call)
+                    self._admit(call)
         elif call.route.kind == BIDI and not missing and call.receive_window < WINDOW_DEFAULT // 2:
             self._open_window(call, WINDOW_DEFAULT)
 
-    def _let_in(self, call: Call) -> None:
+    def _admit(self, call: Call) -> None:
         """Widen the window of an admitted request slightly past its end."""
         assert call.body is not None
         call.is_waiting = False
@@ -254,7 +254,7 @@ class Requests:
     def _release(self, call: Call) -> None:
         if self._large is not None and (call.admitted_bytes or call.is_waiting):
             for next_call in self._large.release(call, self._connection.limits.buffered_bytes_max):
-                self._let_in(next_call)
+                self._admit(next_call)
 
     def _buffer(self, call: Call, size: int) -> None:
         """Count the buffered bytes of a request."""

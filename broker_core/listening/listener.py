@@ -303,7 +303,7 @@ class Listener(Service):
 class Greeting:
     """A socket that waits for its first bytes. Event loop only."""
 
-    __slots__ = ("_head", "_is_proxied", "_listener", "_peer", "_told", "since")
+    __slots__ = ("_client_address", "_head", "_is_proxied", "_listener", "_peer", "since")
 
     def __init__(
         self, listener: Listener, peer: socket.socket, since: float, *, is_proxied: bool
@@ -313,7 +313,7 @@ class Greeting:
         self._peer = peer
         self._is_proxied = is_proxied
         self._head = b""
-        self._told: tuple[str, int] | None = None
+        self._client_address: tuple[str, int] | None = None
 
     def start(self) -> None:
         asyncio.get_running_loop().add_reader(self._peer, self._ready)
@@ -345,7 +345,7 @@ class Greeting:
             self.close()
             return
         self._leave()
-        self._listener.adopt(self._peer, self._told, is_tls=is_tls)
+        self._listener.adopt(self._peer, self._client_address, is_tls=is_tls)
 
     def _leave(self) -> None:
         asyncio.get_running_loop().remove_reader(self._peer)
@@ -362,6 +362,6 @@ class Greeting:
             self._head += self._peer.recv(len(seen))
             return False
         self._peer.recv(header.size - len(self._head))
-        self._told = header.source
+        self._client_address = header.source
         self._is_proxied = False
         return True

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from broker_core.clock import Clock
 
-    TakeTurn = Callable[[], None]
+    TurnCallback = Callable[[], None]
 
 T = TypeVar("T")
 
@@ -51,8 +51,8 @@ class Turns:
         self._spent_s = 0.0
         self._is_round_due = False
         # Connections whose last turn was long wait behind all others.
-        self._short: deque[TakeTurn] = deque()
-        self._long: deque[TakeTurn] = deque()
+        self._short: deque[TurnCallback] = deque()
+        self._long: deque[TurnCallback] = deque()
 
     def __len__(self) -> int:
         """Return the number of connections and running steps that wait for their turn."""
@@ -66,7 +66,7 @@ class Turns:
         self.is_spent = self._spent_s >= ROUND_S
         self._note_round()
 
-    def queue(self, take_turn: TakeTurn, *, is_long: bool) -> None:
+    def queue(self, take_turn: TurnCallback, *, is_long: bool) -> None:
         """Call a function when its turn comes; it must return soon after TURN_S and not raise.
 
         `is_long` says whether its last turn was long.
@@ -118,7 +118,7 @@ class Turns:
             if self.is_spent or self._spent_s >= LONG_S or self._short or self._long:
                 self._note_round()
 
-    def _serve(self, waiting: deque[TakeTurn], begun: float) -> None:
+    def _serve(self, waiting: deque[TurnCallback], begun: float) -> None:
         """Call at least one waiting function, and more until the round's time is used."""
         left = len(waiting)
         while left:

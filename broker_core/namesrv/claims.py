@@ -112,7 +112,7 @@ class Claims:
         own = self._live.get(identity.broker_addr)
         return (
             identity.broker_id == MASTER_ID
-            and self._master_terms.later_than_known(identity.broker_name, identity.epoch)
+            and self._master_terms.is_newer(identity.broker_name, identity.epoch)
             and own is not None
             and own.identity.broker_name == identity.broker_name
             and own.owners[0] is owner

@@ -51,7 +51,7 @@ class MasterTerms:
             {"epoch": str(known.epoch)},
         )
 
-    def later_than_known(self, broker_name: str, epoch: int) -> bool:
+    def is_newer(self, broker_name: str, epoch: int) -> bool:
         """Return whether an epoch is later than that of the name's master."""
         known = self._by_name.get(broker_name)
         return epoch > (0 if known is None else known.epoch)

@@ -75,7 +75,7 @@ class OffsetCommits:
         """Return whether a pull's offset belongs to a deleted topic and would skip new messages."""
         return self._check.is_former(group, topic, queue_id, queue_offset, connection)
 
-    def asked(self, group: str, topic: str, queue_id: int) -> None:
+    def record_query(self, group: str, topic: str, queue_id: int) -> None:
         """Record that a group asked for its offset of a queue, where its clients will start."""
         if self.offsets.former.count:
             self.offsets.former.forget(group, topic, queue_id)

@@ -42,7 +42,7 @@ class OffsetsProcessor:
         group = fields.text(request.ext_fields, "consumerGroup")
         topic, queue_id = _queue(request)
         offset = self._offsets.query(group, topic, queue_id)
-        self._commits.asked(group, topic, queue_id)
+        self._commits.record_query(group, topic, queue_id)
         if offset >= 0:
             return _offset_answer(request, offset)
         if fields.boolean(request.ext_fields, "setZeroIfNotFound", default=True):

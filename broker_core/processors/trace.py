@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from broker_core.trace.event import TraceEvent
     from broker_core.trace.recorder import RecordedEvent
     from broker_core.trace.tracer import Tracer
-    from broker_core.trace.watch import MaySee
+    from broker_core.trace.watch import TopicCheck
 
 FULL_MINUTES_MAX = 60
 RECORDED_MAX = 1_000
@@ -167,7 +167,7 @@ class TraceProcessor:
         request: RemotingCommand,
         wanted: RecordsRequest,
         asked: TraceFilter,
-        may_see: MaySee | None,
+        may_see: TopicCheck | None,
     ) -> RemotingCommand:
         recorder = self._tracer.recorder
         is_full, since_ms = recorder.is_full, recorder.since_ms
@@ -180,7 +180,7 @@ class TraceProcessor:
         return request.answer(ResponseCode.SUCCESS, body=msgspec.json.encode(body))
 
     async def _shown(
-        self, chosen: list[RecordedEvent], limit: int, may_see: MaySee | None
+        self, chosen: list[RecordedEvent], limit: int, may_see: TopicCheck | None
     ) -> list[TraceEvent]:
         """Return the events that the client may see, with the heads of their messages.
 
@@ -203,7 +203,7 @@ class TraceProcessor:
                         break
         return events
 
-    def _may_see(self, request: RemotingCommand, connection: Connection) -> MaySee | None:
+    def _may_see(self, request: RemotingCommand, connection: Connection) -> TopicCheck | None:
         """Return a predicate: whether the client may read a topic now."""
         gate = self._gate
         if gate is None:

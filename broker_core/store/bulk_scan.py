@@ -330,7 +330,7 @@ class BulkScan:
             stored[part] = units["tags_code"]
             done += len(units)
         found = members[:done]
-        is_right[:done] &= self._ext.are_right(
+        is_right[:done] &= self._ext.extensions_match(
             queue, first, stored[:done], codes[found], rows["store_timestamp"][found]
         )
         return first, len(members) if is_right.all() else int(is_right.argmin())

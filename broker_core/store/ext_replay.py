@@ -74,7 +74,7 @@ class ExtReplay:
         self._ends[queue] = ext.end
         return code
 
-    def are_right(
+    def extensions_match(
         self,
         queue: ConsumeQueue,
         queue_offset: int,

@@ -262,7 +262,7 @@ class IndexFile:
         start = self._entries_from + number_from * ENTRY_SIZE
         return np.frombuffer(self._mapped.buffer, ENTRIES, number_to - number_from, start)
 
-    def holds_together(self, number_from: int) -> bool:
+    def has_intact_chains(self, number_from: int) -> bool:
         """Return whether the entries from a number on, newest first, are the heads of their chains.
 
         They are, unless the power was cut while pages were being written to the disk.
@@ -296,7 +296,7 @@ class IndexFile:
     def cut_from(self, commit_log_offset: int) -> None:
         """Remove the entries of messages at or after an offset."""
         low = self.first_number(commit_log_offset)
-        if not self.holds_together(low):
+        if not self.has_intact_chains(low):
             self._rebuild(low)
             return
         entries = self.entries(low, self.count)

@@ -39,7 +39,7 @@ class IndexReplay:
             return
         self._number = tail[0].first_number(replay_from)
         starts = [self._number] + [1] * (len(tail) - 1)
-        if all(file.holds_together(start) for file, start in zip(tail, starts, strict=True)):
+        if all(file.has_intact_chains(start) for file, start in zip(tail, starts, strict=True)):
             self._is_comparing = True
             self._files = tail
         else:

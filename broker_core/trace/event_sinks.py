@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from broker_core.trace.watch import Watch
 
-    _Asked = tuple[Watch, Rule, bool]
+    _WatchRule = tuple[Watch, Rule, bool]
     """A watch, one of its filters, and whether the native turn can decide a match without an event.
     """
 
@@ -75,7 +75,7 @@ class EventSinks:
         stored = _of({"stored", *STEPS}, asked)
         return PutSinks(stored, _of({"flushed"}, asked), _of({"replicated"}, asked))
 
-    def _is_known(self, asked: Sequence[_Asked]) -> bool:
+    def _is_known(self, asked: Sequence[_WatchRule]) -> bool:
         """Return whether every match can be decided without an event."""
         samples = {rule.sample for _, rule, _ in asked}
         return (
@@ -100,7 +100,7 @@ class _Cache(defaultdict[K, V | None], Generic[K, V]):
         return found
 
 
-def _of(stages: set[str], asked: Sequence[_Asked]) -> tuple[Watch, ...]:
+def _of(stages: set[str], asked: Sequence[_WatchRule]) -> tuple[Watch, ...]:
     return tuple(watch for watch, rule, _ in asked if not stages.isdisjoint(rule.stages))
 
 

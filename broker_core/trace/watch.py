@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broker_core.trace.ring import Stretch
 
     Push = Callable[[bytes], bool]
-    MaySee = Callable[[str], bool]
+    TopicCheck = Callable[[str], bool]
     """Whether a watcher may currently read a topic."""
 
 RING_EVENTS = 20_000
@@ -43,7 +43,7 @@ class Watcher(NamedTuple):
     host: str = ""
     owner: str | None = None
     """The account, or None for a watch without an account."""
-    may_see: MaySee | None = None
+    may_see: TopicCheck | None = None
     """None allows everything."""
 
 

@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 BELOW = "/api/v1/"
 SCHEMA = "/api/v1/openapi.json"
 """People who are signed in can read it without a token."""
-HELD_TOKEN = "trebuchet.api_token"
+TOKEN_ATTRIBUTE = "trebuchet.api_token"
 SAFE = frozenset({"GET", "HEAD"})
-UNKEPT = "trebuchet.answer_unkept"
+BODY_OMITTED = "trebuchet.answer_unkept"
 
 
 def omit_stored_body(request: HttpRequest) -> None:
     """Don't store the body of this response, because it holds a secret that is shown only once."""
-    request.META[UNKEPT] = True
+    request.META[BODY_OMITTED] = True
 
 
 def token_on(request: HttpRequest) -> ApiToken:
     """Return the token that authenticated an API request."""
-    token: ApiToken = request.META[HELD_TOKEN]
+    token: ApiToken = request.META[TOKEN_ATTRIBUTE]
     return token
 
 
@@ -68,7 +68,7 @@ class ApiFrame:
         if token is None or not is_usable(token, now):
             return self._refused(request, token)
         request.user = token.owner
-        request.META[HELD_TOKEN], request.META[TOKEN] = token, token.name
+        request.META[TOKEN_ATTRIBUTE], request.META[TOKEN] = token, token.name
         # The rights of this request are limited to the token's scopes.
         request.token_scopes = frozenset(token.scopes)  # type: ignore[attr-defined]
         allowance = count(token.pk, now)
@@ -115,7 +115,7 @@ class ApiFrame:
         row, is_new = answers.claim(token, key, digest, now)
         if is_new:
             response = self._plain(request)
-            answers.keep(row, response, has_body=UNKEPT not in request.META)
+            answers.keep(row, response, has_body=BODY_OMITTED not in request.META)
             return response
         if row.digest != digest:
             detail = _(

@@ -19,7 +19,7 @@ from console.accounts.rights import rights_now
 from console.gateway.connections import INNER_PRODUCER_GROUP
 from console.gateway.copies import Copies, MessageCopy
 from console.gateway.flight_recorder import RecordedEvents
-from console.lib.stored import Found, KeyFound, StoredMessage
+from console.lib.stored import KeyFound, NewestMessages, StoredMessage
 from console.people.masking.access import as_masked, every_rule
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def need(name: str, *actions: Action) -> tuple[Need]:
     return ((actions, name),)
 
 
-def need_to_see(topic: str) -> tuple[Need, ...]:
+def viewing_needs(topic: str) -> tuple[Need, ...]:
     """Return the needs for a topic's messages; half messages count as their destination topic's."""
     return () if topic in HIDDEN_TOPICS else need(topic, Action.SEE)
 
@@ -93,10 +93,10 @@ RULES: dict[str, dict[str, Rule]] = {
     },
     "browse": {
         "newest": lambda wanted, before, count: need(wanted.topic, Action.SEE),
-        "at": lambda topic, queue, offset, *, is_whole=False: need_to_see(topic),
+        "at": lambda topic, queue, offset, *, is_whole=False: viewing_needs(topic),
         # The topic is only known from the answer.
         "by_id": lambda offset_msg_id: (),
-        "by_key": lambda topic, key, low_ms, high_ms: need_to_see(topic),
+        "by_key": lambda topic, key, low_ms, high_ms: viewing_needs(topic),
     },
     "repair": {
         "copies": lambda topic, queue, offset, count: need(topic, Action.SEE),
@@ -211,7 +211,7 @@ def shown(answer: Any, rights: Rights) -> Any:
     if isinstance(answer, RecordedEvents):
         events = (each for each in answer.events if rights.may(Action.SEE, str(each["topic"])))
         return replace(answer, events=tuple(events))
-    if isinstance(answer, Found | KeyFound):
+    if isinstance(answer, NewestMessages | KeyFound):
         rules = every_rule()
         seen = (
             as_seen(each, rights, rules)

@@ -15,7 +15,7 @@ class Thread(msgspec.Struct, frozen=True, rename="camel"):
     major_faults: int
 
 
-class Reads(msgspec.Struct, frozen=True, rename="camel"):
+class DiskReads(msgspec.Struct, frozen=True, rename="camel"):
     """Reads not served from memory since the broker started; None: unknown."""
 
     disk_read_bytes: int | None
@@ -66,7 +66,7 @@ class Internals(msgspec.Struct, frozen=True, rename="camel"):
 
     boot_timestamp: int
     threads: list[Thread]
-    reads: Reads
+    reads: DiskReads
     memory: Memory
     log: Log
     latency_bounds_ms: list[float]

@@ -69,7 +69,14 @@ if TYPE_CHECKING:
     )
     from console.gateway.running import RunningInfo
     from console.gateway.sample import BrokerSample
-    from console.lib.stored import BrokerQueue, Found, KeyFound, Place, StoredMessage, Wanted
+    from console.lib.stored import (
+        BrokerQueue,
+        KeyFound,
+        MessageRange,
+        NewestMessages,
+        Place,
+        StoredMessage,
+    )
 
 
 class ClusterGateway(Protocol):
@@ -307,7 +314,7 @@ class FileGateway(Protocol):
 class BrowseGateway(Protocol):
     """Read messages for display, without moving any group's offsets."""
 
-    def newest(self, wanted: Wanted, before: Place | None, count: int) -> Found:
+    def newest(self, wanted: MessageRange, before: Place | None, count: int) -> NewestMessages:
         """Return the newest messages in a time range, newest first, or those before a position.
 
         `total` also only counts messages before the position, so it shrinks from page to page.
@@ -468,7 +475,7 @@ class RecorderGateway(Protocol):
 class Watch(Protocol):
     """A connection over which one broker pushes trace events. One event loop."""
 
-    async def ask_for(
+    async def set_filters(
         self, filters: Mapping[str, WatchFilter], after: WatchPlace | None = None
     ) -> bool:
         """Start the watch, or change its filters; events that match any of them are pushed.

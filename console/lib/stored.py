@@ -66,7 +66,7 @@ class StoredMessage:
     sys_flag: int = 0
     masked_by: tuple[str, ...] = ()  # the rules that hide parts of it
     prepared_offset: int = 0  # CommitLog offset of the half message it was made from
-    fate: str = ""  # outcome of a half message's transaction, if reported
+    outcome: str = ""  # outcome of a half message's transaction, if reported
 
     @property
     def queue(self) -> BrokerQueue:
@@ -114,7 +114,7 @@ class StoredMessage:
         return key == self.uniq_key or key in self.keys.split()
 
 
-class Wanted(NamedTuple):
+class MessageRange(NamedTuple):
     """A selection of a topic's messages: a store time range, and one queue or all of them."""
 
     topic: str
@@ -132,7 +132,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NewestMessages:
     """The newest messages in a time range; `left` of its `total` messages are older.
 
     Both counts can include a message or two per queue just outside the range.

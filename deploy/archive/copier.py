@@ -24,7 +24,7 @@ DRAFTS = (".tmp", ".bak.tmp")
 """Suffixes of temporary files that are renamed once they are complete."""
 
 
-class Found(NamedTuple):
+class SourceFile(NamedTuple):
     """A regular file below a directory: its relative path, with `/`, and its status."""
 
     path: str
@@ -51,7 +51,7 @@ class Copier:
     def file(
         self,
         path: str,
-        found: Found,
+        found: SourceFile,
         *,
         limit: int | None = None,
         has_empty_end: bool = False,
@@ -101,7 +101,7 @@ class Copier:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 return False
-            self.file(path, Found(path, descriptor, status))
+            self.file(path, SourceFile(path, descriptor, status))
         finally:
             os.close(descriptor)
         return True
@@ -144,7 +144,7 @@ class Copier:
 
 def files_below(
     directory: Path, *, skips: Callable[[str], bool] = lambda path: False, ends_at_gap: bool = False
-) -> Iterator[Found]:
+) -> Iterator[SourceFile]:
     """Yield the regular files below a directory, each open until the next is requested.
 
     Symbolic links aren't followed, even if they replace a directory meanwhile. Files that disappear
@@ -182,7 +182,7 @@ def files_below(
             try:
                 status = os.fstat(descriptor)
                 if stat.S_ISREG(status.st_mode):
-                    yield Found(path, descriptor, status)
+                    yield SourceFile(path, descriptor, status)
             finally:
                 os.close(descriptor)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    Take = Callable[[str, Iterator[bytes]], None]
+    FileConsumer = Callable[[str, Iterator[bytes]], None]
     """Called with a path and its bytes; must read all of them."""
 
 
@@ -42,7 +42,7 @@ class Contents(NamedTuple):
     problems: list[str]
 
 
-def read(source: Path, take: Take) -> Contents:
+def read(source: Path, take: FileConsumer) -> Contents:
     """Read all of a backup.
 
     Raises:
@@ -85,7 +85,7 @@ def stored_bytes(source: Path) -> int:
     return 0 if source.name.endswith(TAR_ZST) else source.stat().st_size
 
 
-def _read_directory(source: Path, take: Take) -> Manifest:
+def _read_directory(source: Path, take: FileConsumer) -> Manifest:
     manifest = _manifest_of(source)
     for entry in manifest.files:
         try:
@@ -109,7 +109,7 @@ def _manifest_of(source: Path) -> Manifest:
     return backup_manifest.decode(text)
 
 
-def _read_tar(source: Path, take: Take) -> Manifest:
+def _read_tar(source: Path, take: FileConsumer) -> Manifest:
     manifest: Manifest | None = None
     try:
         with (

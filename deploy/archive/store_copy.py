@@ -29,7 +29,7 @@ from analytics.store.consume_queues import ConsumeQueues
 from analytics.store.log_files import CHUNK_BYTES, log_files
 from analytics.store.plan import Planner
 from broker_core.formats.paths import StorePaths
-from deploy.archive.copier import Found, files_below
+from deploy.archive.copier import SourceFile, files_below
 from deploy.archive.low_priority_copy import OPENED
 from deploy.archive.manifest import BackupError, LogRange
 from deploy.terminal.translation import translated
@@ -146,7 +146,7 @@ def _copy_log(copier: Copier, place: StorePlace, end: _End) -> int:
         except FileNotFoundError:
             break  # expired, and so are earlier files
         try:
-            found = Found(file.path.name, descriptor, os.fstat(descriptor))
+            found = SourceFile(file.path.name, descriptor, os.fstat(descriptor))
             copier.file(
                 f"{place.target}/commitlog/{file.path.name}",
                 found,

@@ -31,7 +31,7 @@ from deploy.archive import (
     source as backup_source,
     target as backup_target,
 )
-from deploy.archive.copier import Copier, Found, files_below
+from deploy.archive.copier import Copier, SourceFile, files_below
 from deploy.archive.manifest import BackupError, LogRange, Manifest
 from deploy.archive.progress import Progress
 from deploy.archive.store_copy import copy_store, log_bytes
@@ -156,7 +156,7 @@ def _copy_database(copier: Copier, path: str, database: Path, draft: Path) -> No
             source.backup(copy)
         descriptor = os.open(draft, low_priority_copy.OPENED)
         try:
-            copier.file(path, Found(path, descriptor, database.stat()))
+            copier.file(path, SourceFile(path, descriptor, database.stat()))
         finally:
             os.close(descriptor)
     except sqlite3.Error as error:
@@ -240,7 +240,7 @@ def _owner_of(directory: Path) -> str:
         return ""
 
 
-def _say_what(manifest: Manifest, heading: str) -> None:
+def _print_contents(manifest: Manifest, heading: str) -> None:
     say(heading)
     for one in manifest.brokers:
         say(
@@ -291,7 +291,7 @@ def _run(asked: BackupOptions, database_url: str) -> int:
             count=len(manifest.files),
             size=size_text(stored),
         )
-    _say_what(manifest, heading)
+    _print_contents(manifest, heading)
     return DONE
 
 

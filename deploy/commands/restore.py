@@ -58,7 +58,7 @@ def restore(source: Path, data: Path) -> Manifest:
     was_there = data.is_dir()
     _require_room(source, data)
     staging = data / data_directory.RESTORING
-    with data_directory.held(data):
+    with data_directory.lock(data):
         staging.mkdir(mode=0o700)
         try:
             manifest = _read(source, staging)
@@ -147,7 +147,7 @@ def _require_empty(data: Path) -> None:
     names = {name for name in os.listdir(data) if not is_system_entry(name)}  # noqa: PTH208  names are enough
     if data_directory.LOCK in names:
         # Raises an error that names the current user of the directory.
-        with data_directory.held(data):
+        with data_directory.lock(data):
             pass
     if names:
         raise BackupError(
@@ -186,7 +186,7 @@ def _empty(data: Path, *, was_there: bool) -> None:
         data.rmdir()
 
 
-def how_to_start(manifest: Manifest, data: Path) -> str:
+def start_command(manifest: Manifest, data: Path) -> str:
     """Return the command that starts an appliance on the restored directory."""
     processes = [one.process for one in manifest.brokers]
     masters = [name for name in processes if not slave.is_one(name)]
@@ -229,7 +229,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     for sentence in manifest.left_out:
         complain(translated("WARNING not included: {what}", what=sentence))
-    say(translated("To start it, run: {command}", command=how_to_start(manifest, asked.data)))
+    say(translated("To start it, run: {command}", command=start_command(manifest, asked.data)))
     say(translated("The first start reads the whole log to check it and build the index."))
     return DONE
 

@@ -23,7 +23,7 @@ from deploy.brokers import broker_file, cluster as own_brokers, slave
 from deploy.commands.bootstrap import STARTED_AT
 from deploy.install.virtualenv import ROOT
 from deploy.machine import fonts, java, ports, redis_server
-from deploy.machine.data_directory import NotStartedError, held, run_directory
+from deploy.machine.data_directory import NotStartedError, lock, run_directory
 from deploy.processes import privileges, programs
 from deploy.processes.digest import LABEL, Digest
 from deploy.processes.log_follower import LogFollower
@@ -384,7 +384,7 @@ def require_free_ports(asked: Options, brokers: Mapping[str, BrokerSettings]) ->
         other = claimed.setdefault(port, purpose)
         same = other is not purpose
         also = translated("is also set for the {other}", other=other)
-        reason = also if same else ports.why_not(host, port)
+        reason = also if same else ports.port_problem(host, port)
         if reason is not None:
             sentence = translated(
                 "Port {port} of {host}, for the {purpose}, {reason}.",
@@ -468,7 +468,7 @@ def bring_up(asked: Options, secrets: Mapping[str, str]) -> int:
         NotStartedError: nothing was started.
     """
     with (
-        held(asked.data),
+        lock(asked.data),
         run_directory(asked.data) as sockets,
         secrets_in(sockets / "secrets", secrets) as secret_variables,
     ):

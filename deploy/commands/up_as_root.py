@@ -40,7 +40,7 @@ class UserError(Exception):
     """The appliance can't run as the user; the text is one sentence without a full stop."""
 
 
-def find_or_make(name: str) -> pwd.struct_passwd:
+def find_or_create(name: str) -> pwd.struct_passwd:
     """Return the account with this name; create the appliance's own account if it is missing.
 
     Raises:
@@ -133,7 +133,7 @@ def prepare(user: pwd.struct_passwd, asked: Options) -> None:
     fonts.install()
     if asked.redis_url is None:
         redis_server.install()
-    with data_directory.held(asked.data):
+    with data_directory.lock(asked.data):
         links = hand_over(asked.data, user.pw_uid, user.pw_gid)
     for link in links:
         if link.exists() and link.stat().st_uid != user.pw_uid:
@@ -148,7 +148,7 @@ def prepare(user: pwd.struct_passwd, asked: Options) -> None:
             )
 
 
-def go_on(arguments: Sequence[str], secrets: Mapping[str, str]) -> NoReturn:
+def start_appliance(arguments: Sequence[str], secrets: Mapping[str, str]) -> NoReturn:
     """Become the appliance."""
     secret_files.pass_on(secrets, os.environ)
     sys.stdout.flush()
@@ -161,7 +161,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         asked = options.parse(arguments, {**os.environ, **secrets})
         try:
-            user = find_or_make(asked.user or options.DEFAULT_USER)
+            user = find_or_create(asked.user or options.DEFAULT_USER)
             require_reachable(user, asked)
         except UserError as error:
             sentence = str(error)
@@ -175,7 +175,7 @@ def main(arguments: Sequence[str]) -> int:
                     why=sentence,
                 )
             )
-            go_on(arguments, secrets)
+            start_appliance(arguments, secrets)
         if user.pw_uid != 0:
             prepare(user, asked)
             become(user)
@@ -188,7 +188,7 @@ def main(arguments: Sequence[str]) -> int:
     except (options.OptionError, HandoverError, data_directory.NotStartedError) as error:
         complain(str(error))
         return appliance.NOT_STARTED
-    go_on(arguments, secrets)
+    start_appliance(arguments, secrets)
 
 
 def _require(path: Path, what: str, user: pwd.struct_passwd, groups: set[int]) -> None:

@@ -27,7 +27,7 @@ class NotStartedError(Exception):
 
 
 @contextlib.contextmanager
-def held(data: Path) -> Iterator[None]:
+def lock(data: Path) -> Iterator[None]:
     """Hold the data directory for this process.
 
     Raises:

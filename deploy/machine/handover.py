@@ -81,7 +81,7 @@ def hand_over(directory: Path, uid: int, gid: int) -> list[Path]:
         if stat.S_ISLNK(status.st_mode):
             links.append(path)
         elif status.st_uid == ROOT_USER:
-            _give(path, name, descriptor, uid, gid, names)
+            _change_owner(path, name, descriptor, uid, gid, names)
     opened = os.open(directory, OPENED | os.O_DIRECTORY)
     try:
         if os.fstat(opened).st_uid == ROOT_USER:
@@ -91,7 +91,7 @@ def hand_over(directory: Path, uid: int, gid: int) -> list[Path]:
     return links
 
 
-def _give(
+def _change_owner(
     path: Path, name: str, descriptor: int, uid: int, gid: int, names: Mapping[tuple[int, int], int]
 ) -> None:
     mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode

@@ -12,7 +12,7 @@ CONNECT_TIMEOUT_S = 1.0
 HEALTH_TIMEOUT_S = 3.0
 
 
-def why_not(host: str, port: int) -> str | None:
+def port_problem(host: str, port: int) -> str | None:
     """Return why a port isn't available, as the end of "port N of HOST …", or None."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(

@@ -71,13 +71,15 @@ def test_a_setting_that_names_no_brokers_is_refused(text: str, wrong: str) -> No
 
 def test_reports_that_need_more_than_messages_say_why() -> None:
     of_messages = [name for name, report in REPORTS.items() if not report.samples]
-    assert {name for name in of_messages if not brokers.why_not(REPORTS[name])} == FROM_BROKERS
-    assert "internal messages" in brokers.why_not(REPORTS["delays"])
+    assert {
+        name for name in of_messages if not brokers.broker_problem(REPORTS[name])
+    } == FROM_BROKERS
+    assert "internal messages" in brokers.broker_problem(REPORTS["delays"])
     by_group = REPORTS["origins"].with_parameters({"by": "group"})
-    assert "internal messages" in brokers.why_not(by_group)
-    assert "offsets and queues" in brokers.why_not(REPORTS["lag"])
-    assert "one broker's log" in brokers.why_not(REPORTS["ordering"])
-    assert "dead letters" in brokers.why_not(REPORTS["retries"])
+    assert "internal messages" in brokers.broker_problem(by_group)
+    assert "offsets and queues" in brokers.broker_problem(REPORTS["lag"])
+    assert "one broker's log" in brokers.broker_problem(REPORTS["ordering"])
+    assert "dead letters" in brokers.broker_problem(REPORTS["retries"])
 
 
 @pytest.mark.spark

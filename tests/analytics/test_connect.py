@@ -178,7 +178,7 @@ def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
 
     nobody = SimpleNamespace(registerProgressHandler=lambda _: None)
     gone = connect.RemoteSpark(nobody, master)  # type: ignore[arg-type]
-    assert gone.why_gone() == (
+    assert gone.end_reason() == (
         f"The Spark Connect server at {master} stopped responding during the run."
     )
 

@@ -20,7 +20,7 @@ from console.gateway import ports
 from console.gateway.access import gateway
 from console.gateway.answers import TopicConfig
 from console.gateway.guarding import FREE, RULES
-from console.lib.stored import BrokerQueue, Wanted
+from console.lib.stored import BrokerQueue, MessageRange
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("brokers")]
 
@@ -53,7 +53,7 @@ def test_who_sees_and_does_not_read_gets_messages_without_bodies(brokers) -> Non
     brokers.put_message("Orders", 0, b"secret", 1_000, KEYS="K-1")
     seen = Rights(given={Action.SEE: Patterns(topics=frozenset({"Ord*"}))})
     queue = BrokerQueue("broker-a", 0)
-    asked = Wanted("Orders", 0, 2_000)
+    asked = MessageRange("Orders", 0, 2_000)
 
     with acts_for(lambda: seen):
         at = gateway().browse.at("Orders", queue, 0)

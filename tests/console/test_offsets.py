@@ -35,8 +35,8 @@ def subject(brokers: FakeBroker) -> FakeBroker:
 
 
 def plan(broker: FakeBroker, mode: Mode, **values: Any):
-    wish = ResetRequest("billing", "Orders", mode, **values)
-    return make_plan(FakeTopics(broker), FakeGroups(broker), FakeOffsets(broker), wish)
+    reset_request = ResetRequest("billing", "Orders", mode, **values)
+    return make_plan(FakeTopics(broker), FakeGroups(broker), FakeOffsets(broker), reset_request)
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ async def test_a_collector_is_handed_what_the_conventions_call_a_messages_stages
     created, acknowledged, dead = await received(sink, 3)
     await export.shutdown()
 
-    [asked] = bridge_of.opened[0].asked[0].values()
+    [asked] = bridge_of.opened[0].subscriptions[0].values()
     assert (asked.topic, asked.sample) == ("ord*", 10)
     assert sink.received[0].path == "/v1/traces"
     assert sink.received[0].headers["authorization"] == "Bearer t"

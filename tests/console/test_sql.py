@@ -19,7 +19,7 @@ from console.data.sql import charts, views
 from console.data.sql.desk import Desk, DeskError, tables
 from console.data.sql.models import QueryRun, SavedQuery
 from console.data.sql.notifications import result_of
-from console.data.sql.rights import RightError, checked, covers, give, take, topics_of
+from console.data.sql.rights import RightError, checked, covers, grant, take, topics_of
 from console.data.sql.runs import Column, new_run, run_of
 from console.data.sql.scheduled import perform
 from console.data.sql.values import shown
@@ -253,13 +253,13 @@ def test_rights_of_a_person_and_of_groups_add_up(reader_account) -> None:
     everything, some = (Group.objects.create(name=name) for name in ("everything", "some"))
     assert topics_of(reader_account) == ()
 
-    give(reader_account, ("own",))
-    give(some, ("shop-*", "bills"))
+    grant(reader_account, ("own",))
+    grant(some, ("shop-*", "bills"))
     some.user_set.add(reader_account)
     assert topics_of(reader_account) == ("bills", "own", "shop-*")
 
     everything.user_set.add(reader_account)
-    give(everything, None)
+    grant(everything, None)
     assert topics_of(reader_account) is None
 
     take(everything)

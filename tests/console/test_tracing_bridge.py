@@ -240,10 +240,10 @@ async def test_brokers_are_watched_only_while_somebody_looks(
 
     bridge.join(viewer)
     await brokers.until_watched()
-    assert len(brokers.open_ones) == 1
+    assert len(brokers.open_watches) == 1
 
     await bridge.leave(viewer)
-    assert not brokers.open_ones
+    assert not brokers.open_watches
 
 
 async def test_viewers_of_one_broker_share_one_connection(

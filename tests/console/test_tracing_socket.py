@@ -111,7 +111,7 @@ async def test_a_page_that_closes_ends_the_watch(
 
     await socket.disconnect()
 
-    assert not brokers.open_ones
+    assert not brokers.open_watches
 
 
 async def test_a_page_whose_connection_broke_misses_nothing(
@@ -140,7 +140,7 @@ async def test_a_page_whose_connection_broke_misses_nothing(
     assert [event["queueOffset"] for event in frame["events"]] == ["8"]
     await stranger.disconnect()
     await second.disconnect()
-    assert not brokers.open_ones
+    assert not brokers.open_watches
 
 
 async def test_a_page_that_does_not_come_back_is_forgotten(brokers: TracedBroker) -> None:
@@ -154,7 +154,7 @@ async def test_a_page_that_does_not_come_back_is_forgotten(brokers: TracedBroker
 
     await socket.disconnect(code=1006)
 
-    await brokers.until(lambda: not brokers.open_ones)
+    await brokers.until(lambda: not brokers.open_watches)
 
 
 async def test_nonsense_is_answered_with_a_sentence(

@@ -43,4 +43,4 @@ class TracedBroker(FakeWatches):
                 await asyncio.sleep(0.001)  # the code under test does the work
 
     async def until_watched(self) -> None:
-        await self.until(lambda: any(watch.asked for watch in self.open_ones))
+        await self.until(lambda: any(watch.subscriptions for watch in self.open_watches))

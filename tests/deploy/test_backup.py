@@ -215,7 +215,7 @@ def test_no_appliance_starts_where_a_restore_was_killed(
     assert done.returncode == -signal.SIGKILL, done.stderr
     with (
         pytest.raises(data_directory.NotStartedError, match="didn't finish"),
-        data_directory.held(restored),
+        data_directory.lock(restored),
     ):
         pass
     again = run("restore", target, "--data", restored)
@@ -293,7 +293,7 @@ def test_a_directory_that_an_appliance_uses_is_not_restored_into(
     target = tmp_path / "backup"
     assert run("backup", target, "--data", data).returncode == 0
 
-    with data_directory.held(tmp_path / "used"):
+    with data_directory.lock(tmp_path / "used"):
         made = run("restore", target, "--data", tmp_path / "used")
 
     assert made.returncode == 2

@@ -151,7 +151,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise BecameError
 
     before = os.umask(0o022)
-    monkeypatch.setattr(up_as_root, "go_on", become)
+    monkeypatch.setattr(up_as_root, "start_appliance", become)
     yield
     os.umask(before)
 

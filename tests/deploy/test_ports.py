@@ -7,27 +7,27 @@ from tests.support.ports import free_port
 
 
 def test_a_free_port_has_nothing_against_it() -> None:
-    assert ports.why_not("127.0.0.1", free_port()) is None
+    assert ports.port_problem("127.0.0.1", free_port()) is None
 
 
 def test_a_port_that_something_listens_on_is_taken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
-        assert ports.why_not("127.0.0.1", port) == "is in use by another process"
-        assert ports.why_not("0.0.0.0", port) == "is in use by another process"
+        assert ports.port_problem("127.0.0.1", port) == "is in use by another process"
+        assert ports.port_problem("0.0.0.0", port) == "is in use by another process"
         assert ports.accepts("0.0.0.0", port)
     assert not ports.accepts("127.0.0.1", port)
 
 
 def test_an_address_of_another_machine_cannot_be_used() -> None:
-    reason = ports.why_not("192.0.2.1", free_port())
+    reason = ports.port_problem("192.0.2.1", free_port())
 
     assert reason == "can't be used: this machine doesn't have the address"
 
 
 def test_a_name_that_does_not_resolve_cannot_be_used() -> None:
-    reason = ports.why_not("no-such-host.invalid", free_port())
+    reason = ports.port_problem("no-such-host.invalid", free_port())
 
     assert reason == "can't be used: the address doesn't exist"
 

@@ -201,10 +201,10 @@ def index_files(data: bytes) -> None:
     index = IndexFile(storage.open(path), SLOTS, ENTRIES)
     for key_hash in range(SLOTS):
         assert len(index.find(key_hash, 0, LATE_MS, 32)) <= 32
-    index.holds_together(1)
+    index.has_intact_chains(1)
     cut = min(int.from_bytes(data[16:24], "big", signed=True) + 100, OFFSET_MAX)
     index.cut_from(cut)
-    assert index.holds_together(index.first_number(cut))
+    assert index.has_intact_chains(index.first_number(cut))
     assert index.count == index.first_number(cut)
     if not index.is_full:
         index.make_room(1)

@@ -139,7 +139,7 @@ def broker_access(
         {
             "broker": each.place,
             "is_allowed": each.is_allowed,
-            "reason": f"{each.said} {each.note}".strip(),
+            "reason": f"{each.answer} {each.note}".strip(),
             "rule": each.rule,
         }
         for each in listed.access_answers(changing.ask_brokers(), form.question())
@@ -171,7 +171,7 @@ def broker_account_put(
         form = valid_form(request, lambda data: AccountForm(data, account=begins), rest)
     wanted: BrokerAccount = form.wanted()
     if not all_of.on:
-        detail = _("No responding broker has access control turned on.")
+        detail = _("Access control isn't turned on at any broker that responded.")
         raise ProblemError(HTTPStatus.CONFLICT, detail)
     plan = changing.plan_of_account(all_of, wanted, is_new=begins is None)
     return preview_or_apply(request, all_of, plan, secret, dry_run=dry_run)

@@ -226,7 +226,7 @@ def broker(request: HttpRequest, broker_name: Text, broker_id: Number) -> dict[s
 
 
 def links_of(each: BrokerSet) -> list[SlaveOut]:
-    report = each.said
+    report = each.report
     return [] if report is None else [SlaveOut.from_orm(link) for link in report.links]
 
 

@@ -107,7 +107,7 @@ def preview_or_apply(
     except PlanRefusedError as error:
         more = {"refusal": error.refusal, "objection": error.objection}
         raise ProblemError(HTTPStatus.CONFLICT, str(error), more=more) from error
-    return Done(detail=pages.said(plan), entry=entry.pk)
+    return Done(detail=pages.success_message(plan), entry=entry.pk)
 
 
 def shown(pages: ConfigPages, plan: Plan) -> PlanOut:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.translation import gettext as _
@@ -25,6 +25,9 @@ from console.messages.browse.readers import readers_of
 from console.messages.browse.scanning import Progress, step
 from console.messages.browse.views import stored_at, unmasked_message
 from console.messages.family.views import family_of
+
+if TYPE_CHECKING:
+    from console.messages.family.steps import Step
 
 SEARCH_PAGES = ("browse:search", "browse:scan")
 
@@ -127,19 +130,20 @@ class Search(Schema):
     client: Text = ""
 
 
-def asked_of(request: HttpRequest) -> search_views.Asked:
+def criteria_of(request: HttpRequest) -> search_views.MessageSearch:
     """Return the search in the query string, parsed as its page does."""
-    asked = search_views.asked_of(request)
-    if asked.problem:
-        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, asked.problem)
-    if request.GET.get("queue") and asked.queue is None:
+    criteria = search_views.criteria_of(request)
+    if criteria.problem:
+        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, criteria.problem)
+    if request.GET.get("queue") and criteria.queue is None:
         detail = _("Enter a queue as broker:number, for example broker-a:0.")
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
-    if asked.topic not in gateway().topics.all():
+    if criteria.topic not in gateway().topics.all():
         raise ProblemError(
-            HTTPStatus.NOT_FOUND, _("No broker has a topic named %(name)s.") % {"name": asked.topic}
+            HTTPStatus.NOT_FOUND,
+            _("No broker has a topic named %(name)s.") % {"name": criteria.topic},
         )
-    return asked
+    return criteria
 
 
 @operation(
@@ -147,16 +151,16 @@ def asked_of(request: HttpRequest) -> search_views.Asked:
 )
 def messages(request: HttpRequest, search: Query[Search], cursor: Cursor = "") -> dict[str, Any]:
     """Search a topic's messages, newest first; each step takes at most two seconds."""
-    asked = asked_of(request)
+    criteria = criteria_of(request)
     place = place_of(cursor, (int, int, str, int, int, int))
     before = Progress()
-    wanted = asked.wanted
+    wanted = criteria.wanted
     if place is not None:
         at_ms, offset, queue, total, low_ms, high_ms = place
         before = Progress(Place(at_ms, queue_of(queue), offset), total)
         # Keep the time range of the first step, so that new messages don't change the search.
         wanted = wanted._replace(low_ms=low_ms, high_ms=high_ms)
-    done = step(wanted, asked.condition, before)
+    done = step(wanted, criteria.condition, before)
     progress = done.progress
     following = None
     if not progress.is_done and progress.before is not None:
@@ -191,8 +195,8 @@ def queue_of(text: str) -> BrokerQueue:
 )
 def message_distribution(request: HttpRequest, search: Query[Search]) -> dict[str, Any]:
     """Count a search's messages by queue, tag, host, size and hour."""
-    asked = asked_of(request)
-    found = distribution_of(asked.wanted, asked.condition)
+    criteria = criteria_of(request)
+    found = distribution_of(criteria.wanted, criteria.condition)
     spreads = [
         {
             "label": str(each.label),
@@ -220,7 +224,7 @@ def message_distribution(request: HttpRequest, search: Query[Search]) -> dict[st
 )
 def message_export(request: HttpRequest, kind: Text, search: Query[Search]) -> HttpResponseBase:
     """Export a search's messages as `csv` or `jsonl`; the audit log records the export."""
-    return search_views.export_file(request, kind, asked_of(request))
+    return search_views.export_file(request, kind, criteria_of(request))
 
 
 @operation(
@@ -239,16 +243,16 @@ def message_find(
     range: Text = "30d",
 ) -> dict[str, Any]:
     """Look up messages by offset message ID, unique key (with the topic) or key."""
-    asked = lookups.asked_of(request)
-    if by not in ("id", "key") or not asked.is_whole:
+    criteria = lookups.lookup_of(request)
+    if by not in ("id", "key") or not criteria.is_whole:
         detail = _("Specify what to find: by=id with text, or by=key with topic and text.")
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
-    found = lookups.by_id(asked) if asked.by == "id" else None
+    found = lookups.by_id(criteria) if criteria.by == "id" else None
     if found is not None:
         return {"items": [found]}
-    if not asked.topic:
+    if not criteria.topic:
         return {"items": []}
-    keyed = lookups.keyed(asked)
+    keyed = lookups.keyed(criteria)
     return {
         "items": keyed.messages,
         "has_more": keyed.has_more,
@@ -269,6 +273,14 @@ class StepOut(Schema):
     how: str
     state: str
     facts: list[tuple[str, str]]
+
+    @staticmethod
+    def resolve_who(step: Step) -> str:
+        return step.actor
+
+    @staticmethod
+    def resolve_how(step: Step) -> str:
+        return step.evidence
 
 
 class FamilyOut(Schema):
@@ -338,7 +350,7 @@ def detail_out(request: HttpRequest, found: StoredMessage) -> dict[str, Any]:
         "body_encoding": encoding,
         "body_is_cut": found.is_cut,
         "readers": [
-            {"group": each.group, "state": each.state.value, "how": each.how}
+            {"group": each.group, "state": each.state.value, "how": each.evidence}
             for each in readers_of(found).rows
         ],
     }

@@ -26,9 +26,9 @@ from console.broker.offsets.views import (
     changed_since,
     danger_of,
     is_unchanged_since,
-    make_wished_plan,
     offsets_before,
     pack,
+    plan_reset,
     reset_of,
     subject_context,
 )
@@ -151,7 +151,7 @@ def offset_reset(request: HttpRequest, dry_run: DryRun = False) -> Done | PlanOu
     require(request, Action.OFFSET, group)
     queues = subject_context(gateway().groups.progress(group), topic)["queues"]
     form = valid_form(request, lambda data: ResetForm(data, queues=queues))
-    return preview_or_apply(request, plan_for(form.wish()), dry_run=dry_run)
+    return preview_or_apply(request, plan_for(form.reset_request()), dry_run=dry_run)
 
 
 def subject_of_body(asked: dict[str, Any]) -> dict[str, str]:
@@ -163,9 +163,9 @@ def subject_of_body(asked: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def plan_for(wish: ResetRequest) -> Plan:
+def plan_for(reset_request: ResetRequest) -> Plan:
     try:
-        return make_wished_plan(wish)
+        return plan_reset(reset_request)
     except PlanError as error:
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
 
@@ -184,9 +184,9 @@ def preview_or_apply(request: HttpRequest, plan: Plan, *, dry_run: bool) -> Done
         raise ProblemError(HTTPStatus.CONFLICT, problem)
     entry = carry_out(request, sealed)
     detail = _("Group %(group)s was reset in %(count)d queues of %(topic)s.") % {
-        "group": plan.wish.group,
+        "group": plan.reset_request.group,
         "count": len(entry.after),
-        "topic": plan.wish.topic,
+        "topic": plan.reset_request.topic,
     }
     return Done(detail=detail, entry=entry.pk)
 
@@ -198,8 +198,10 @@ def undo_reset(request: HttpRequest, entry: int, *, dry_run: bool) -> Done | Pla
         raise MissingError(_("This reset doesn't exist."))
     group, _separator, topic = reset.subject.partition(SUBJECT_SEPARATOR)
     require(request, Action.OFFSET, group)
-    wish = ResetRequest(group=group, topic=topic, mode=Mode.RESTORE, offsets=offsets_before(reset))
-    plan = plan_for(wish)
+    reset_request = ResetRequest(
+        group=group, topic=topic, mode=Mode.RESTORE, offsets=offsets_before(reset)
+    )
+    plan = plan_for(reset_request)
     if not dry_run and not plan.is_idle and not is_unchanged_since(plan, reset):
         detail = _("Offsets changed after that reset. Preview with dry_run and reset them again.")
         raise ProblemError(HTTPStatus.CONFLICT, detail)

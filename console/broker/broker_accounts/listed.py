@@ -56,7 +56,7 @@ class AccessAnswer:
 
     place: str
     is_allowed: bool | None
-    said: str
+    answer: str
     rule: str = ""
     note: str = ""
 

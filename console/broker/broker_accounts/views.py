@@ -74,7 +74,7 @@ def create(request: HttpRequest) -> HttpResponse:
                 "access_key", _("An account with this key already exists. Edit it instead.")
             )
         elif not all_of.on:
-            form.add_error(None, _("No responding broker has access control turned on."))
+            form.add_error(None, _("Access control isn't turned on at any broker that responded."))
         else:
             plan = changing.plan_of_account(all_of, wanted, is_new=True)
             return show_account_plan(request, plan, entries=entries_of(form))
@@ -113,7 +113,7 @@ def white(request: HttpRequest) -> HttpResponse:
     if "token" in request.POST:
         return apply(request, all_of, changing.WHITE)
     if not all_of.on:
-        raise MissingError(_("No responding broker has access control turned on."))
+        raise MissingError(_("Access control isn't turned on at any broker that responded."))
     form = WhiteForm(request.POST or None)
     if form.is_bound and "back" not in request.POST and form.is_valid():
         seen = seen_in(form, changing.WHITE)
@@ -287,5 +287,7 @@ def seen_in(form: forms.Form, kind: str) -> Any:
 def holders_or_404(all_of: BrokersAccess, access_key: str) -> dict[str, BrokerAccount]:
     held = all_of.holders(access_key)
     if not held:
-        raise MissingError(_("No responding broker has an account %(key)s.") % {"key": access_key})
+        raise MissingError(
+            _("None of the brokers that responded has the account %(key)s.") % {"key": access_key}
+        )
     return held

@@ -61,7 +61,7 @@ class KvForm(forms.Form):
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
 
-def back_to(namespace: str) -> str:
+def list_url(namespace: str) -> str:
     return f"{reverse(LIST)}?{urlencode({'namespace': namespace})}"
 
 
@@ -85,7 +85,7 @@ def put(request: HttpRequest) -> HttpResponse:
             found = entry_of(named["namespace"], named["key"])
             form.initial["value"] = found.value or ""
             seen = sealed_state(found.state, KIND)
-    context = {"form": form, "seen": seen, "back": back_to(form["namespace"].value() or "")}
+    context = {"form": form, "seen": seen, "back": list_url(form["namespace"].value() or "")}
     return render(request, "brokers/kv.html", context)
 
 
@@ -114,7 +114,7 @@ def remove(request: HttpRequest, namespace: str, key: str) -> HttpResponse:
     if outcome.problem:
         return ask(request, replace(danger, problem=outcome.problem))
     offer_undo(request, kv_changing.done_message(plan), outcome.entry)
-    return redirect(back_to(namespace))
+    return redirect(list_url(namespace))
 
 
 def danger_of(found: KvEntry) -> Danger:
@@ -141,7 +141,7 @@ def danger_of(found: KvEntry) -> Danger:
         action=_("Delete"),
         keep=_("Cancel"),
         address=reverse("brokers:kv-delete", args=[found.namespace, found.key]),
-        back=back_to(found.namespace),
+        back=list_url(found.namespace),
         effects=(silent,) if found.silent else (),
     )
 
@@ -186,7 +186,7 @@ def carry_out(request: HttpRequest, plan: Plan) -> HttpResponse:
         return show_kv_plan(request, kv_changing.current(left), problem=outcome.problem)
     offer_undo(request, kv_changing.done_message(plan), outcome.entry)
     namespace, _key = kv_changing.names_in(plan.wanted, plan.now)
-    return redirect(back_to(namespace))
+    return redirect(list_url(namespace))
 
 
 def show_kv_plan(
@@ -201,7 +201,7 @@ def show_kv_plan(
     names = ("namespace", "key", "value")
     namespace, _key = kv_changing.names_in(plan.wanted, plan.now, plan.seen)
     around = PlanSurroundings(
-        back=back_to(namespace),
+        back=list_url(namespace),
         is_new=plan.verb == "create",
         entries=[(name, str(form.data[name])) for name in names] if form is not None else (),
         problem=problem,

@@ -28,7 +28,7 @@ class ConfigForm(forms.Form, Generic[Config]):
     name_field: str
     name_length_max: int
     name_missing: Promise
-    name_taken: Promise
+    name_in_use: Promise
 
     broker_names = forms.MultipleChoiceField(
         label=gettext_lazy("Brokers"), widget=forms.CheckboxSelectMultiple
@@ -40,12 +40,12 @@ class ConfigForm(forms.Form, Generic[Config]):
         self,
         *args: Any,
         broker_names: Iterable[str],
-        taken: Iterable[str] = (),
+        used_names: Iterable[str] = (),
         original: Config | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.taken = frozenset(taken)
+        self.used_names = frozenset(used_names)
         self.original = original
         chosen = self.fields["broker_names"]
         assert isinstance(chosen, forms.MultipleChoiceField)
@@ -94,8 +94,8 @@ class ConfigForm(forms.Form, Generic[Config]):
         problem = self.name_problem(name)
         if problem is not None:
             raise ValidationError(problem)
-        if name in self.taken:
-            raise ValidationError(str(self.name_taken))
+        if name in self.used_names:
+            raise ValidationError(str(self.name_in_use))
         return name
 
     def name_problem(self, name: str) -> str | None:

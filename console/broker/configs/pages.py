@@ -303,7 +303,7 @@ class ConfigPages:
         except GatewayError as error:
             problem = f"{error.what} {error.advice}".strip()
             return self._show_plan(request, self._reread(plan), problem=problem)
-        offer_undo(request, self.said(plan), entry)
+        offer_undo(request, self.success_message(plan), entry)
         if plan.verb == "delete":
             return redirect(self.list_name)
         return redirect(self.detail_name, plan.name)
@@ -331,7 +331,7 @@ class ConfigPages:
                 self.requests.put_back(undone)
         return entry
 
-    def said(self, plan: Plan) -> str:
+    def success_message(self, plan: Plan) -> str:
         """Return the message after a plan was applied."""
         words = {
             "create": self.words.created,

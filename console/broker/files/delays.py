@@ -69,7 +69,7 @@ def delay_costs(broker_name: str, plan: Plan) -> Costs:
             continue
         old = min(max(old, low), high)
         if offset != old:
-            sentences.append(said_of(level, offset - old))
+            sentences.append(move_effect(level, offset - old))
     if refused:
         raise PlanRefusedError(refused)
     return Costs(tuple(sentences), is_final=False)
@@ -79,7 +79,7 @@ def ends_of(row: QueueStatus | None) -> tuple[int, int]:
     return (0, 0) if row is None else (row.min_offset, row.max_offset)
 
 
-def said_of(level: str, distance: int) -> str:
+def move_effect(level: str, distance: int) -> str:
     if distance > 0:
         text = ngettext(
             "Level %(level)s: %(count)d delayed message will be skipped and never delivered.",

@@ -52,10 +52,10 @@ def filter_costs(broker_name: str, plan: Plan) -> Costs:
     for name in changed:
         is_online = connections[name.partition(AT)[2]].is_online
         if plan.wanted[name] is None:
-            sentences.append(said_of_deletion(name, is_online=is_online))
+            sentences.append(deletion_effect(name, is_online=is_online))
             continue
         try:
-            sentences += said_of_change(broker_name, name, is_online=is_online)
+            sentences += change_effects(broker_name, name, is_online=is_online)
         except NotFoundError:
             refused.append(_("%(name)s: no broker has this topic.") % {"name": name})
     if refused:
@@ -63,7 +63,7 @@ def filter_costs(broker_name: str, plan: Plan) -> Costs:
     return Costs(tuple(sentences), is_final=False)
 
 
-def said_of_deletion(name: str, *, is_online: bool) -> str:
+def deletion_effect(name: str, *, is_online: bool) -> str:
     if is_online:
         text = _(
             "%(name)s: the group has connected consumers. Their pulls are rejected until a "
@@ -77,7 +77,7 @@ def said_of_deletion(name: str, *, is_online: bool) -> str:
     return text % {"name": name}
 
 
-def said_of_change(broker_name: str, name: str, *, is_online: bool) -> Iterator[str]:
+def change_effects(broker_name: str, name: str, *, is_online: bool) -> Iterator[str]:
     """Yield the effects of a changed expression.
 
     Raises:

@@ -45,7 +45,7 @@ TEXT_CHARACTERS_SHOWN = 200_000
 NAMING = (ConfigFile.OFFSETS, ConfigFile.FILTERS)
 """Files whose editors suggest names of topics and groups."""
 # The other files change all the time, so storing a version per view would be useless.
-STILL = (ConfigFile.TOPICS, ConfigFile.GROUPS, ConfigFile.FILTERS)
+VERSIONED_FILES = (ConfigFile.TOPICS, ConfigFile.GROUPS, ConfigFile.FILTERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def row_of(broker_name: str, file: ConfigFile) -> FileRow:
         entries = read(broker_name, file)
     except GatewayError as error:
         return FileRow(file, None, error.what, newest(broker_name, file))
-    if file in STILL:
+    if file in VERSIONED_FILES:
         keep(broker_name, file, entries)
     return FileRow(file, len(entries), "", newest(broker_name, file))
 
@@ -129,7 +129,7 @@ def show(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
             {"broker_name": broker_name, "file": kind, "is_untold": True, "query": query},
         )
     entries = entries_in(kind, document)
-    if kind in STILL:
+    if kind in VERSIONED_FILES:
         keep(broker_name, kind, entries)
     total = len(document[kind.table])
     if query:

@@ -8,7 +8,7 @@ from console.lib.moment import now_ms
 from console.lib.table_file import csv_file
 from console.observe.history.metrics import GROUP, LAG, LAG_AGE, MEMBERS
 from console.observe.history.reading import last_of, sparks
-from console.observe.history.series import How, Line
+from console.observe.history.series import Aspect, Line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ HEAD = (
 def groups_file(groups: Sequence[Group], states: GroupStates) -> HttpResponse:
     names = [group.name for group in groups]
     metrics = (MEMBERS, LAG, LAG_AGE)
-    pasts = [sparks(GROUP, names, Line("", metric, How.PEAK), now_ms()) for metric in metrics]
+    pasts = [sparks(GROUP, names, Line("", metric, Aspect.PEAK), now_ms()) for metric in metrics]
 
     def row(group: Group) -> tuple[object, ...]:
         members, lag, age = (last_of(past.get(group.name)) for past in pasts)

@@ -26,7 +26,7 @@ class GroupForm(ConfigForm[GroupConfig]):
     name_field = "group"
     name_length_max = GROUP_LENGTH_MAX
     name_missing = _("Enter a group name.")
-    name_taken = _("A group with this name already exists.")
+    name_in_use = _("A group with this name already exists.")
 
     group = forms.CharField(
         label=_("Name"),

@@ -32,7 +32,7 @@ def subscriptions(request: HttpRequest, group: str) -> HttpResponse:
         "found": subscriptions_of(connections, infos),
         "read_at_ms": now_ms(),
     }
-    return render(request, "groups/_wishes.html", context)
+    return render(request, "groups/_consumer_subscriptions.html", context)
 
 
 def get_member(group: str, client_id: str) -> Member:

@@ -13,15 +13,15 @@ from console.gateway.kinds import topic_kind
 from console.lib.moment import now_ms
 from console.observe.history.metrics import CONSUMED, GROUP, LAG, LAG_AGE, MEMBERS
 from console.observe.history.reading import Spark, lag_sparks, last_of, subject_sparks
-from console.observe.history.series import How, Line
+from console.observe.history.series import Aspect, Line
 
 if TYPE_CHECKING:
     from console.gateway.answers import ConsumeProgress, GroupConnections, QueueStatus
     from console.lib.stored import BrokerQueue
 
 TILES = {
-    "lag": Line("", LAG, How.PEAK),
-    "age": Line("", LAG_AGE, How.PEAK),
+    "lag": Line("", LAG, Aspect.PEAK),
+    "age": Line("", LAG_AGE, Aspect.PEAK),
     "consumed": Line("", CONSUMED),
     "members": Line("", MEMBERS),
 }

@@ -37,7 +37,7 @@ from console.lib.tables import Column, Table
 from console.observe.history.metrics import GROUP, LAG
 from console.observe.history.pages import history_context
 from console.observe.history.reading import Spark, last_of, sparks
-from console.observe.history.series import How, Line
+from console.observe.history.series import Aspect, Line
 from console.observe.history.without_brokers import with_history_fallback
 from console.ui.copies import CopyText, api_texts, json_text, mqadmin, mqadmin_text, plain_text
 from console.ui.danger import Choice, Danger, Effect
@@ -121,7 +121,7 @@ def listing(request: HttpRequest) -> HttpResponse:
     ]
     shown = [group for group in matching if group.is_system == (kind == SYSTEM)]
     table = Table(request, COLUMNS, sort="group")
-    lag = Line("lag", LAG, How.PEAK)
+    lag = Line("lag", LAG, Aspect.PEAK)
     # Sorting needs the history of all groups; otherwise the current page's is enough.
     trends = (
         sparks(GROUP, [group.name for group in shown], lag, now_ms())

@@ -93,7 +93,7 @@ class ResetForm(SubjectForm):
                 self.add_error("at", ValidationError(_("Enter a time.")))
         return cleaned
 
-    def wish(self) -> ResetRequest:
+    def reset_request(self) -> ResetRequest:
         """Return the form's values; only after `is_valid`."""
         data = self.cleaned_data
         return ResetRequest(

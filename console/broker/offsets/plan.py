@@ -109,7 +109,7 @@ class Move:
 class Plan:
     """All moves of a reset."""
 
-    wish: ResetRequest
+    reset_request: ResetRequest
     is_online: bool
     moves: tuple[Move, ...]
 
@@ -127,7 +127,7 @@ class Plan:
 
 
 def make_plan(
-    topics: TopicGateway, groups: GroupGateway, offsets: OffsetGateway, wish: ResetRequest
+    topics: TopicGateway, groups: GroupGateway, offsets: OffsetGateway, reset_request: ResetRequest
 ) -> Plan:
     """Return the effect of a request. Reads from brokers, changes nothing.
 
@@ -135,25 +135,27 @@ def make_plan(
         PlanError: the request can't be fulfilled.
         GatewayError: a broker didn't respond, or the topic doesn't exist.
     """
-    is_online = groups.connections(wish.group).is_online
-    status = topics.status(wish.topic)
-    if wish.queue is not None:
-        status = tuple(row for row in status if row.queue == wish.queue)
-    if wish.mode is Mode.RESTORE:
-        status = tuple(row for row in status if row.queue in wish.offsets)
+    is_online = groups.connections(reset_request.group).is_online
+    status = topics.status(reset_request.topic)
+    if reset_request.queue is not None:
+        status = tuple(row for row in status if row.queue == reset_request.queue)
+    if reset_request.mode is Mode.RESTORE:
+        status = tuple(row for row in status if row.queue in reset_request.offsets)
     if not status:
-        raise PlanError(_("Topic %(topic)s no longer has this queue.") % {"topic": wish.topic})
-    old = committed(groups, wish.group, wish.topic)
-    if wish.mode is Mode.COPY:
-        targets = source_offsets(groups, wish)
+        raise PlanError(
+            _("Topic %(topic)s no longer has this queue.") % {"topic": reset_request.topic}
+        )
+    old = committed(groups, reset_request.group, reset_request.topic)
+    if reset_request.mode is Mode.COPY:
+        targets = source_offsets(groups, reset_request)
         status = tuple(row for row in status if row.queue in targets)
         if not status:
             raise PlanError(
                 _("Group %(group)s has no consumer offsets in these queues.")
-                % {"group": wish.source}
+                % {"group": reset_request.source}
             )
     else:
-        targets = wanted(offsets, wish, status, old)
+        targets = wanted(offsets, reset_request, status, old)
     moves = []
     for row in status:
         new = min(max(targets[row.queue], row.min_offset), row.max_offset)
@@ -167,7 +169,7 @@ def make_plan(
                 is_bounded=new != targets[row.queue],
             )
         )
-    return Plan(wish=wish, is_online=is_online, moves=tuple(moves))
+    return Plan(reset_request=reset_request, is_online=is_online, moves=tuple(moves))
 
 
 def committed(groups: GroupGateway, group: str, topic: str) -> dict[BrokerQueue, int]:
@@ -179,45 +181,45 @@ def committed(groups: GroupGateway, group: str, topic: str) -> dict[BrokerQueue,
     }
 
 
-def source_offsets(groups: GroupGateway, wish: ResetRequest) -> dict[BrokerQueue, int]:
+def source_offsets(groups: GroupGateway, reset_request: ResetRequest) -> dict[BrokerQueue, int]:
     """Return the offsets of the group to copy from.
 
     Raises:
         PlanError: it isn't another group.
     """
-    if wish.source == wish.group or wish.source not in groups.all():
+    if reset_request.source == reset_request.group or reset_request.source not in groups.all():
         raise PlanError(_("Choose the group to copy from."))
-    return committed(groups, wish.source, wish.topic)
+    return committed(groups, reset_request.source, reset_request.topic)
 
 
 def wanted(
     offsets: OffsetGateway,
-    wish: ResetRequest,
+    reset_request: ResetRequest,
     status: tuple[QueueStatus, ...],
     old: Mapping[BrokerQueue, int],
 ) -> dict[BrokerQueue, int]:
     """Return each queue's target, ignoring retention."""
     keys = {row.queue: row for row in status}
-    match wish.mode:
+    match reset_request.mode:
         case Mode.EARLIEST:
             return {key: row.min_offset for key, row in keys.items()}
         case Mode.LATEST:
             return {key: row.max_offset for key, row in keys.items()}
         case Mode.TIMESTAMP:
-            if wish.timestamp_ms is None:
+            if reset_request.timestamp_ms is None:
                 raise PlanError(_("Enter the time to go to."))
-            at = offsets.at(wish.topic, wish.timestamp_ms)
+            at = offsets.at(reset_request.topic, reset_request.timestamp_ms)
             return {key: at[key] for key in keys}
         case Mode.OFFSET:
-            if wish.offset is None:
+            if reset_request.offset is None:
                 raise PlanError(_("Enter the offset to go to."))
-            return dict.fromkeys(keys, wish.offset)
+            return dict.fromkeys(keys, reset_request.offset)
         case Mode.RESTORE:
-            return dict(wish.offsets)
+            return dict(reset_request.offsets)
         case Mode.COPY:
             raise AssertionError("another group's offsets don't depend on the queues")
         case Mode.SHIFT:
-            if wish.shift is None:
+            if reset_request.shift is None:
                 raise PlanError(_("Enter how many messages to move by."))
             missing = [key for key in keys if key not in old]
             if missing:
@@ -225,4 +227,4 @@ def wanted(
                     _("Queue %(queue)d has no consumer offset to move from.")
                     % {"queue": missing[0].queue_id}
                 )
-            return {key: old[key] + wish.shift for key in keys}
+            return {key: old[key] + reset_request.shift for key in keys}

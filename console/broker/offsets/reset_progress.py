@@ -30,7 +30,7 @@ class Followed(StrEnum):
     """Whether the consumer of a queue has moved to the new offset."""
 
     WAITING = "waiting"
-    THERE = "there"
+    REACHED = "there"
     PASSED = "passed"  # past the old offset: it has reread everything, or never moved
 
 
@@ -43,20 +43,20 @@ class QueueFollowing:
     target: int
     now: int | None
     age_ms: int
-    was_there: bool = False  # an earlier check saw it at the target
+    was_reached: bool = False  # an earlier check saw it at the target
 
     @property
     def state(self) -> Followed:
-        if self.was_there:
-            return Followed.THERE
+        if self.was_reached:
+            return Followed.REACHED
         if self.now is None:
             return Followed.WAITING
         if self.old is None or self.old == self.target:
-            return Followed.THERE
+            return Followed.REACHED
         if self.target > self.old:
-            return Followed.THERE if self.now >= self.target else Followed.WAITING
+            return Followed.REACHED if self.now >= self.target else Followed.WAITING
         if self.now < self.old:
-            return Followed.THERE
+            return Followed.REACHED
         return Followed.PASSED if self.age_ms > FOLLOWED_MS_MAX else Followed.WAITING
 
 
@@ -99,10 +99,10 @@ def following_of(entry: Entry, group: str, topic: str) -> Following:
                 int(target),
                 now.get(queue),
                 age_ms,
-                was_there=name in seen,
+                was_reached=name in seen,
             )
         )
-    there = seen | {str(each.queue) for each in queues if each.state is Followed.THERE}
+    there = seen | {str(each.queue) for each in queues if each.state is Followed.REACHED}
     if there != seen:
         cache.set(key, there, SEEN_KEPT_S)
     return Following(entry, tuple(queues), age_ms)

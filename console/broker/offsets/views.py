@@ -122,7 +122,7 @@ def preview(request: HttpRequest) -> HttpResponse:
     context |= {"form": form, "group": group, "topic": topic, "topics": [topic]}
     if form.is_valid():
         try:
-            plan = make_wished_plan(form.wish())
+            plan = plan_reset(form.reset_request())
         except PlanError as error:
             form.add_error(None, str(error))
         else:
@@ -140,9 +140,11 @@ def restore(request: HttpRequest, entry: int) -> HttpResponse:
     require(request, Action.OFFSET, group)
     context = subject_context(gateway().groups.progress(group), topic)
     context |= {"group": group, "topic": topic, "restored": reset}
-    wish = ResetRequest(group=group, topic=topic, mode=Mode.RESTORE, offsets=offsets_before(reset))
+    reset_request = ResetRequest(
+        group=group, topic=topic, mode=Mode.RESTORE, offsets=offsets_before(reset)
+    )
     try:
-        plan = make_wished_plan(wish)
+        plan = plan_reset(reset_request)
     except PlanError as error:
         context["problem"] = str(error)
     else:
@@ -159,7 +161,7 @@ def restore(request: HttpRequest, entry: int) -> HttpResponse:
 
 def danger_of(plan: Plan) -> Danger:
     """Return the effects of a reset on the group, with counts."""
-    group, topic = plan.wish.group, plan.wish.topic
+    group, topic = plan.reset_request.group, plan.reset_request.topic
     if plan.is_online:
         text = _(
             "The group is consuming. The broker sends the new offsets to its consumers, which "
@@ -209,7 +211,7 @@ def danger_of(plan: Plan) -> Danger:
 
 def copies_of(plan: Plan) -> list[CopyText]:
     """Return a reset as text; mqadmin resets all queues, by time."""
-    wish = plan.wish
+    reset_request = plan.reset_request
     moves = {
         str(move.queue): {
             "old": None if move.old is None else str(move.old),
@@ -217,11 +219,18 @@ def copies_of(plan: Plan) -> list[CopyText]:
         }
         for move in plan.moves
     }
-    value = json_text({"group": wish.group, "topic": wish.topic, "offsets": moves})
-    if not wish.is_by_time:
+    value = json_text(
+        {"group": reset_request.group, "topic": reset_request.topic, "offsets": moves}
+    )
+    if not reset_request.is_by_time:
         return [value]
-    to = "now" if wish.mode is Mode.LATEST else wish.broker_timestamp_ms
-    options: dict[str, object] = {"g": wish.group, "t": wish.topic, "s": to, "f": True}
+    to = "now" if reset_request.mode is Mode.LATEST else reset_request.broker_timestamp_ms
+    options: dict[str, object] = {
+        "g": reset_request.group,
+        "t": reset_request.topic,
+        "s": to,
+        "f": True,
+    }
     return [mqadmin_text([mqadmin("resetOffsetByTime", options)]), value]
 
 
@@ -297,21 +306,21 @@ def subject_of(group: str, topic: str) -> str:
     return f"{group}{SUBJECT_SEPARATOR}{topic}"
 
 
-def make_wished_plan(wish: ResetRequest) -> Plan:
+def plan_reset(reset_request: ResetRequest) -> Plan:
     brokers = gateway()
-    return make_plan(brokers.topics, brokers.groups, brokers.offsets, wish)
+    return make_plan(brokers.topics, brokers.groups, brokers.offsets, reset_request)
 
 
 def pack(plan: Plan) -> dict[str, Any]:
     """Encode a plan for the browser; 64-bit numbers are text."""
-    wish = plan.wish
+    reset_request = plan.reset_request
     return {
-        "group": wish.group,
-        "topic": wish.topic,
-        "mode": wish.mode.value,
+        "group": reset_request.group,
+        "topic": reset_request.topic,
+        "mode": reset_request.mode.value,
         "is_online": plan.is_online,
-        "is_by_time": wish.is_by_time,
-        "timestamp_ms": str(wish.broker_timestamp_ms),
+        "is_by_time": reset_request.is_by_time,
+        "timestamp_ms": str(reset_request.broker_timestamp_ms),
         "moves": [
             [str(move.queue), None if move.old is None else str(move.old), str(move.new)]
             for move in plan.moves

@@ -28,7 +28,7 @@ class TopicForm(ConfigForm[TopicConfig]):
     name_field = "topic"
     name_length_max = names.TOPIC_LENGTH_MAX
     name_missing = _("Enter a topic name.")
-    name_taken = _("A topic with this name already exists.")
+    name_in_use = _("A topic with this name already exists.")
 
     topic = forms.CharField(
         label=_("Name"),

@@ -48,12 +48,12 @@ def status() -> LakeStatus:
     key = f"lake-status-{hash((settings.TREBUCHET_LAKE, settings.TREBUCHET_STORE))}"
     known: LakeStatus | None = cache.get(key)
     if known is None:
-        known = _asked()
+        known = _query_status()
         cache.set(key, known, KEPT_S)
     return known
 
 
-def _asked() -> LakeStatus:
+def _query_status() -> LakeStatus:
     command = [sys.executable, "-m", "analytics.lake", "status", "--json"]
     try:
         completed = subprocess.run(

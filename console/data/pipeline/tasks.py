@@ -70,7 +70,7 @@ def ingest(broker: str, *, is_rest: bool = False) -> None:
     words = ["ingest", "--broker", broker, "--store", source["store"]]
     if source.get("commit_log"):
         words += ["--commit-log", source["commit_log"]]
-    if not do(words):
+    if not run_job(words):
         rests.send(broker, ingest, broker=broker)
 
 
@@ -79,11 +79,11 @@ def maintain(*, is_rest: bool = False) -> None:
     """Merge the lake's small files, delete expired days and unreferenced files."""
     if not settings.TREBUCHET_LAKE or not rests.may_begin(MAINTAIN, is_rest=is_rest):
         return
-    if not do(["maintain"]):
+    if not run_job(["maintain"]):
         rests.send(MAINTAIN, maintain)
 
 
-def do(words: list[str]) -> bool:
+def run_job(words: list[str]) -> bool:
     """Run one job of the lake; return whether it is complete or has failed."""
     events: list[dict[str, Any]] = []
 

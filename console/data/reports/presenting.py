@@ -396,7 +396,7 @@ class ShownRun:
         return whole((self.run.result or {}).get("sampled_to"))
 
     @property
-    def why_engine(self) -> str:
+    def engine_reason(self) -> str:
         """Why the lake wasn't used, or ""."""
         return "" if self.engine is None else sentence(self.engine.because)
 

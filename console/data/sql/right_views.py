@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from console.accounts.permissions import administrators_action, administrators_form
 from console.data.sql.forms import RightForm
-from console.data.sql.rights import Topics, every_right, give, granted_to, take
+from console.data.sql.rights import Topics, every_right, grant, granted_to, take
 from console.people.audit.record import change
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def grant_right(request: HttpRequest, form: RightForm) -> str:
     given = {key_of(one): topics for one, topics in every_right()}
     before = audited(given[key_of(grantee)]) if key_of(grantee) in given else None
     with change(request, "account.sql", str(grantee), before=before, after=audited(wanted)):
-        give(grantee, wanted)
+        grant(grantee, wanted)
     return _("%(name)s can now query the lake.") % {"name": grantee}
 
 

@@ -83,7 +83,7 @@ def granted_to(grantee: User | Group) -> Topics:
     return None if right is None else tuple(right.topics)
 
 
-def give(grantee: User | Group, topics: Topics) -> None:
+def grant(grantee: User | Group, topics: Topics) -> None:
     """Grant the permission, replacing an earlier grant.
 
     Raises:

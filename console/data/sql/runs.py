@@ -177,7 +177,7 @@ def forget_old() -> None:
             shutil.rmtree(run.directory, ignore_errors=True)
 
 
-def lost() -> Outcome:
+def lost_outcome() -> Outcome:
     """Return the outcome of a run whose console stopped before it ended."""
     return Outcome("failed", 0, _("The console stopped while the query ran. Run it again."))
 

@@ -24,7 +24,7 @@ from console.data.sql.desk import (
 from console.data.sql.forms import QueryForm, SaveForm
 from console.data.sql.models import RUN_MS_MAX, SAVED_MAX, SavedQuery, visible_to
 from console.data.sql.rights import covers, topics_of
-from console.data.sql.runs import PARQUET, Run, lost, new_run, newest, run_of
+from console.data.sql.runs import PARQUET, Run, lost_outcome, new_run, newest, run_of
 from console.data.sql.scheduled import unschedule
 from console.data.sql.subjects import query_of
 from console.data.sql.values import shown
@@ -150,7 +150,7 @@ def get_run(request: HttpRequest, run_id: UUID) -> tuple[Run, Outcome | None]:
     is_new = found.scheduled and now_ms() - found.began_ms < RUN_MS_MAX
     is_working = is_new or desk.working(found.id) is not None
     outcome = found.outcome()
-    return found, outcome or (None if is_working else lost())
+    return found, outcome or (None if is_working else lost_outcome())
 
 
 @sql_page

@@ -10,14 +10,14 @@ from console.gateway.answers import TopicQueue
 from console.gateway.errors import UnknownStoreError
 from console.gateway.fakes.broker import ADDRESS, BROKER_NAME, Content
 from console.gateway.requests.records import BODY_SHOWN_MAX
-from console.lib.stored import BrokerQueue, Found, KeyFound, StoredMessage
+from console.lib.stored import BrokerQueue, KeyFound, NewestMessages, StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from broker_core.message.ids import OffsetMsgId
     from console.gateway.fakes.broker import FakeBroker
-    from console.lib.stored import Place, Wanted
+    from console.lib.stored import MessageRange, Place
 
 KEYED_MAX = 64
 
@@ -28,7 +28,7 @@ class FakeBrowse:
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker
 
-    def newest(self, wanted: Wanted, before: Place | None, count: int) -> Found:
+    def newest(self, wanted: MessageRange, before: Place | None, count: int) -> NewestMessages:
         self._broker.check()
         found = [
             self._message(wanted.topic, queue_id, kept.min_offset + index, stored)
@@ -40,7 +40,7 @@ class FakeBrowse:
         if before is not None:
             found = [each for each in found if each.place < before]
         found.sort(key=lambda each: each.place, reverse=True)
-        return Found(tuple(found[:count]), max(0, len(found) - count), len(found))
+        return NewestMessages(tuple(found[:count]), max(0, len(found) - count), len(found))
 
     def by_id(self, offset_msg_id: OffsetMsgId) -> StoredMessage | None:
         self._broker.check()

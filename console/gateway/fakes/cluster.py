@@ -14,7 +14,7 @@ from console.gateway.errors import (
     UnconfirmedBrokerError,
 )
 from console.gateway.fakes.broker import ADDRESS, NAME_SERVER
-from console.gateway.internals import Internals, Log, Memory, Reads, Thread
+from console.gateway.internals import DiskReads, Internals, Log, Memory, Thread
 from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def quiet(boot_ms: int) -> Internals:
     return Internals(
         boot_timestamp=boot_ms,
         threads=[Thread(1, "MainThread", "R", 1_200, 3), Thread(2, "flush", "S", 40, 0)],
-        reads=Reads(disk_read_bytes=0, cold_messages=0),
+        reads=DiskReads(disk_read_bytes=0, cold_messages=0),
         memory=Memory(1 << 20, 1 << 30, 8 << 30, 4 << 30),
         log=Log(0, 4_096, 4_096),
         latency_bounds_ms=bounds,

@@ -34,12 +34,12 @@ class FakeWatches:
         return watch
 
     @property
-    def open_ones(self) -> list[FakeWatch]:
+    def open_watches(self) -> list[FakeWatch]:
         return [watch for watch in self.opened if not watch.is_closed]
 
     def push(self, events: list[TraceEvent], **counts: Any) -> None:
         """Deliver a batch to the newest open watch."""
-        self.open_ones[-1].bring(events, **counts)
+        self.open_watches[-1].bring(events, **counts)
 
 
 class FakeWatch:
@@ -48,7 +48,7 @@ class FakeWatch:
     def __init__(
         self, watches: FakeWatches, broker: FakeBroker, on_batch: Callable[[TraceBatch], None]
     ) -> None:
-        self.asked: list[Mapping[str, WatchFilter]] = []
+        self.subscriptions: list[Mapping[str, WatchFilter]] = []
         self.after: WatchPlace | None = None
         self._on_batch = on_batch
         self._watches = watches
@@ -59,16 +59,16 @@ class FakeWatch:
     def is_closed(self) -> bool:
         return self._closed.is_set()
 
-    async def ask_for(
+    async def set_filters(
         self, filters: Mapping[str, WatchFilter], after: WatchPlace | None = None
     ) -> bool:
         await asyncio.sleep(0)
         if self._watches.refuses is not None:
             raise self._watches.refuses
         self._broker.check()
-        if not self.asked:
+        if not self.subscriptions:
             self._broker.watchers.append(self._stored)
-        self.asked.append(filters)
+        self.subscriptions.append(filters)
         self.after = after
         return after is not None and self._watches.resumes
 
@@ -103,7 +103,7 @@ class FakeWatch:
     def _matched(self, event: TraceEvent) -> list[str]:
         return [
             name
-            for name, wanted in self.asked[-1].items()
+            for name, wanted in self.subscriptions[-1].items()
             if fnmatchcase(event["topic"], wanted.topic or "*")
             and wanted.tag in {None, event.get("tags")}
             and wanted.group in {None, event.get("group"), event.get("producerGroup")}

@@ -14,13 +14,13 @@ from console.gateway.remote.topics import status
 from console.gateway.requests import browse, offsets
 from console.gateway.requests.configuration import configuration
 from console.gateway.requests.records import BODY_SHOWN_MAX, BODY_WHOLE_MAX
-from console.lib.stored import Found, KeyFound, Place
+from console.lib.stored import KeyFound, NewestMessages, Place
 
 if TYPE_CHECKING:
     from broker_core.message.ids import OffsetMsgId
     from console.gateway.answers import BrokerNode, QueueStatus
     from console.gateway.remote.brokers import RemoteBrokers
-    from console.lib.stored import BrokerQueue, StoredMessage, Wanted
+    from console.lib.stored import BrokerQueue, MessageRange, StoredMessage
 
 AT_ONCE_MAX = 32
 """Default maximum number of messages in a broker's answer."""
@@ -55,7 +55,7 @@ class RemoteBrowse:
     def __init__(self, brokers: RemoteBrokers) -> None:
         self._brokers = brokers
 
-    def newest(self, wanted: Wanted, before: Place | None, count: int) -> Found:
+    def newest(self, wanted: MessageRange, before: Place | None, count: int) -> NewestMessages:
         return self._brokers.run(self._newest(wanted, before, count))
 
     def at(
@@ -69,12 +69,14 @@ class RemoteBrowse:
     def by_key(self, topic: str, key: str, low_ms: int, high_ms: int) -> KeyFound:
         return self._brokers.run(self._by_key(topic, key, low_ms, high_ms))
 
-    async def _newest(self, wanted: Wanted, before: Place | None, count: int) -> Found:
+    async def _newest(
+        self, wanted: MessageRange, before: Place | None, count: int
+    ) -> NewestMessages:
         cursors = await self._cursors(wanted, before)
         total = sum(cursor.left for cursor in cursors)
         at_once = min(READ_AHEAD_MAX, max(AT_ONCE_MAX, count // max(1, len(cursors))))
 
-        async def go_on(cursor: Cursor) -> None:
+        async def read_cursor(cursor: Cursor) -> None:
             await self._read_older(wanted, cursor, at_once)
 
         while True:
@@ -92,10 +94,10 @@ class RemoteBrowse:
             if not unread and (bound is None or len(ready) >= count):
                 left = sum(cursor.left for cursor in cursors)
                 shown = ready[:count]
-                return Found(tuple(shown), left + len(read) - len(shown), total)
-            await each(unread or [c for c in unfinished if c.reached == bound], go_on)
+                return NewestMessages(tuple(shown), left + len(read) - len(shown), total)
+            await each(unread or [c for c in unfinished if c.reached == bound], read_cursor)
 
-    async def _cursors(self, wanted: Wanted, before: Place | None) -> list[Cursor]:
+    async def _cursors(self, wanted: MessageRange, before: Place | None) -> list[Cursor]:
         rows = [
             row
             for row in await status(self._brokers, wanted.topic)
@@ -124,7 +126,7 @@ class RemoteBrowse:
 
         return [cursor for _row, cursor in await each(rows, one)]
 
-    async def _read_older(self, wanted: Wanted, cursor: Cursor, count: int) -> None:
+    async def _read_older(self, wanted: MessageRange, cursor: Cursor, count: int) -> None:
         """Read the newest remaining messages of a queue."""
         end = cursor.end_offset
         begin = max(cursor.low_offset, end - count)

@@ -52,7 +52,7 @@ class RemoteWatch:
         )
         self._keep_alive: asyncio.Task[None] | None = None
 
-    async def ask_for(
+    async def set_filters(
         self, filters: Mapping[str, WatchFilter], after: WatchPlace | None = None
     ) -> bool:
         is_resumed = await requests.trace_watch(self._requester, self._address, filters, after)

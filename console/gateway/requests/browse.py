@@ -146,7 +146,7 @@ def half_of(row: dict[str, Any], broker_name: str) -> StoredMessage:
         body_bytes=int(row["bodySize"]),
         store_host=store_host,
         store_size=int(row["storeSize"]),
-        fate=str(row["outcome"]),
+        outcome=str(row["outcome"]),
     )
 
 

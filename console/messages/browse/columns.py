@@ -31,7 +31,7 @@ COLUMNS = (
 )
 
 
-FATES = {
+OUTCOMES = {
     "committed": gettext_lazy("committed"),
     "rolled_back": gettext_lazy("rolled back"),
     "undecided": gettext_lazy("pending"),
@@ -51,10 +51,10 @@ class Row(NamedTuple):
         return message_url(self.message)
 
     @property
-    def fate(self) -> str:
+    def outcome(self) -> str:
         """The outcome of a half message, or "" for any other message."""
         message = self.message
-        return str(FATES.get(message.fate, _("withheld"))) if message.is_half else ""
+        return str(OUTCOMES.get(message.outcome, _("withheld"))) if message.is_half else ""
 
 
 def columns_with(paths: Sequence[str]) -> tuple[Column, ...]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from django.utils.functional import Promise
 
     from console.lib.content import Filter
-    from console.lib.stored import Place, StoredMessage, Wanted
+    from console.lib.stored import MessageRange, Place, StoredMessage
 
 LOOKED_AT_MAX = 20_000
 LOOK_S = 4.0
@@ -75,7 +75,7 @@ def size_of(size: int) -> str:
     return str(above)
 
 
-def distribution_of(wanted: Wanted, condition: Filter) -> Distribution:
+def distribution_of(wanted: MessageRange, condition: Filter) -> Distribution:
     """Read the newest messages of a search, as many as time allows.
 
     Raises:

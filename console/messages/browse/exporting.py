@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from console.lib.content import Filter
-    from console.lib.stored import Place, StoredMessage, Wanted
+    from console.lib.stored import MessageRange, Place, StoredMessage
 
 MESSAGES_MAX = 10_000
 SEARCH_S = 20.0
@@ -45,7 +45,7 @@ WIDE = frozenset({"stored_ms", "born_ms", "offset"})
 class Collected:
     """The messages that a search found, newest first, and whether there may be more."""
 
-    def __init__(self, wanted: Wanted, condition: Filter) -> None:
+    def __init__(self, wanted: MessageRange, condition: Filter) -> None:
         """Search.
 
         Raises:

@@ -36,7 +36,7 @@ WAYS = {
 }
 
 
-class Asked(NamedTuple):
+class Lookup(NamedTuple):
     """A lookup: the value to search for, and how."""
 
     by: str
@@ -66,7 +66,7 @@ class Asked(NamedTuple):
         return bool(self.text and (self.topic or self.by == "id"))
 
 
-def asked_of(request: HttpRequest) -> Asked:
+def lookup_of(request: HttpRequest) -> Lookup:
     by = request.GET.get("by", "id")
     texts = [
         request.GET.get(name, "").strip()[:TEXT_CHARACTERS_MAX]
@@ -74,65 +74,67 @@ def asked_of(request: HttpRequest) -> Asked:
     ]
     span = requested_range(request.GET, now_ms(), RANGE)
     topic, text, queue, offset = texts
-    return Asked(by if by in WAYS else "id", topic, text, queue, offset, span)
+    return Lookup(by if by in WAYS else "id", topic, text, queue, offset, span)
 
 
 @page
 def find(request: HttpRequest) -> HttpResponse:
     """Show the message with an ID or location, or the messages with a key."""
-    asked = asked_of(request)
+    lookup = lookup_of(request)
     topics = gateway().topics.all()
     offered = [name for name, each in topics.items() if each.kind is not TopicKind.SYSTEM]
-    is_unknown = bool(asked.topic) and asked.topic not in topics
+    is_unknown = bool(lookup.topic) and lookup.topic not in topics
     context: dict[str, Any] = {
-        "asked": asked,
+        "criteria": lookup,
         "ways": WAYS.items(),
         "names": offered[:NAMES_OFFERED_MAX],
         "is_unknown": is_unknown,
-        "time_range": asked.span,
-        "range_kept": f"{urlencode(asked.fields)}&",
-        "range_fields": asked.fields.items(),
+        "time_range": lookup.span,
+        "range_kept": f"{urlencode(lookup.fields)}&",
+        "range_fields": lookup.fields.items(),
         "table": Table(request, COLUMNS),
         "read_at_ms": now_ms(),
     }
-    if not asked.is_whole or is_unknown:
+    if not lookup.is_whole or is_unknown:
         return render(request, "browse/find.html", context)
-    if asked.by == "place":
-        return at_place(request, asked, context)
-    if asked.by == "id":
-        found = by_id(asked)
+    if lookup.by == "place":
+        return at_place(request, lookup, context)
+    if lookup.by == "id":
+        found = by_id(lookup)
         if found is not None:
             return redirect(message_url(found))
-        if not asked.topic:
+        if not lookup.topic:
             return render(request, "browse/find.html", context | {"is_missing": True})
-    return with_key(request, asked, context)
+    return with_key(request, lookup, context)
 
 
-def by_id(asked: Asked) -> StoredMessage | None:
+def by_id(lookup: Lookup) -> StoredMessage | None:
     """Return the message of an offset message ID, or None if the ID is missing or may be a unique
     key.
 
     Raises:
         GatewayError: the lookup failed, so it's unknown whether the message exists.
     """
-    place = parse_offset_msg_id(asked.text)
+    place = parse_offset_msg_id(lookup.text)
     if place is None:
         return None
     try:
         return gateway().browse.by_id(place)
     except UnknownStoreError:
         # Unique keys of clients have the same format.
-        if asked.topic:
+        if lookup.topic:
             return None
         raise
 
 
-def keyed(asked: Asked) -> KeyFound:
+def keyed(lookup: Lookup) -> KeyFound:
     """Return a topic's messages with a key, and uncommitted half messages for it."""
-    span = asked.span.low_ms, asked.span.high_ms
-    found = gateway().browse.by_key(asked.topic, asked.text, *span)
+    span = lookup.span.low_ms, lookup.span.high_ms
+    found = gateway().browse.by_key(lookup.topic, lookup.text, *span)
     try:
-        halves = gateway().browse.by_key(names.RMQ_SYS_TRANS_HALF_TOPIC, asked.text, *span).messages
+        halves = (
+            gateway().browse.by_key(names.RMQ_SYS_TRANS_HALF_TOPIC, lookup.text, *span).messages
+        )
     except GatewayError:
         # A broker's access control may restrict half messages to administrators.
         halves = ()
@@ -141,49 +143,51 @@ def keyed(asked: Asked) -> KeyFound:
     last = {
         (each.broker_name, each.uniq_key or each.queue_offset): each
         for each in reversed(halves)
-        if each.subject == asked.topic and each.fate != COMMITTED and each.store_ms >= whole_from
+        if each.subject == lookup.topic
+        and each.outcome != COMMITTED
+        and each.store_ms >= whole_from
     }
     messages = sorted((*found.messages, *last.values()), key=lambda each: -each.store_ms)
     return replace(found, messages=tuple(messages))
 
 
-def with_key(request: HttpRequest, asked: Asked, context: dict[str, Any]) -> HttpResponse:
-    found = keyed(asked)
-    if asked.by == "id" and len(found.messages) == 1 and not found.has_more:
+def with_key(request: HttpRequest, lookup: Lookup, context: dict[str, Any]) -> HttpResponse:
+    found = keyed(lookup)
+    if lookup.by == "id" and len(found.messages) == 1 and not found.has_more:
         return redirect(message_url(found.messages[0]))
     context |= {
         "rows": rows_of(found.messages),
         "is_missing": not found.messages,
-        "more": older_of(asked, found),
+        "more": older_of(lookup, found),
         "without_index": found.without_index,
     }
     return render(request, "browse/find.html", context)
 
 
-def older_of(asked: Asked, found: KeyFound) -> str:
+def older_of(lookup: Lookup, found: KeyFound) -> str:
     """Return the query for messages older than a page, or ""."""
     if not found.has_more:
         return ""
     if not found.messages:
-        return urlencode(asked.fields | {"from": asked.span.low_ms, "to": asked.span.high_ms})
+        return urlencode(lookup.fields | {"from": lookup.span.low_ms, "to": lookup.span.high_ms})
     newest, oldest = found.messages[0].store_ms, found.messages[-1].store_ms
     # Both pages include the messages of this millisecond, unless they fill a page.
     high_ms = oldest + 1 if oldest < newest else oldest
-    return urlencode(asked.fields | {"from": asked.span.low_ms, "to": high_ms})
+    return urlencode(lookup.fields | {"from": lookup.span.low_ms, "to": high_ms})
 
 
-def at_place(request: HttpRequest, asked: Asked, context: dict[str, Any]) -> HttpResponse:
-    offset = whole(asked.offset)
+def at_place(request: HttpRequest, lookup: Lookup, context: dict[str, Any]) -> HttpResponse:
+    offset = whole(lookup.offset)
     try:
-        queue = BrokerQueue.parse(asked.queue)
+        queue = BrokerQueue.parse(lookup.queue)
     except ValueError:
         queue = None
-    status = gateway().topics.status(asked.topic)
+    status = gateway().topics.status(lookup.topic)
     ends = next((each for each in status if each.queue == queue), None)
     if queue is None or offset is None or ends is None:
         return render(request, "browse/find.html", context | {"bad_place": status})
     try:
-        found = gateway().browse.at(asked.topic, queue, offset)
+        found = gateway().browse.at(lookup.topic, queue, offset)
     except NotFoundError:
         found = None
     if found is not None:

@@ -55,7 +55,7 @@ class Reading(NamedTuple):
 
     group: str
     state: State
-    how: str
+    evidence: str
     copies: tuple[StoredMessage, ...]
     members: tuple[Member, ...]
 
@@ -118,8 +118,8 @@ def reading(
     connections: GroupConnections,
     copies: tuple[StoredMessage, ...],
 ) -> Reading:
-    state, how = judged(message, progress, connections, copies)
-    return Reading(group, state, how, copies, connections.members)
+    state, evidence = judged(message, progress, connections, copies)
+    return Reading(group, state, evidence, copies, connections.members)
 
 
 def judged(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from console.lib.content import Filter
-    from console.lib.stored import StoredMessage, Wanted
+    from console.lib.stored import MessageRange, StoredMessage
 
 FOUND_MAX = 100
 READ_AT_ONCE = 500
@@ -109,7 +109,7 @@ class Step(NamedTuple):
     """The number of bodies that couldn't be searched completely."""
 
 
-def step(wanted: Wanted, condition: Filter, progress: Progress) -> Step:
+def step(wanted: MessageRange, condition: Filter, progress: Progress) -> Step:
     """Search until enough messages match, the time is up, or all have been read.
 
     Raises:

@@ -20,7 +20,7 @@ from console.gateway.errors import GatewayError
 from console.lib.content import Filter, PathError, filter_of, path_of
 from console.lib.missing import MissingError
 from console.lib.moment import now_ms
-from console.lib.stored import BrokerQueue, Wanted
+from console.lib.stored import BrokerQueue, MessageRange
 from console.lib.tables import COLUMNS as COLUMNS_FIELD, Table
 from console.messages.browse.columns import NAMES_OFFERED_MAX, columns_with, rows_of
 from console.messages.browse.distribution import distribution_of
@@ -40,7 +40,7 @@ NAME_CHARACTERS_MAX = 255
 FIELDS_MAX, FIELD_CHARACTERS_MAX = 3, 120
 
 
-class Asked(NamedTuple):
+class MessageSearch(NamedTuple):
     """A search; `queue` is None for the whole topic, `fields` are paths shown as columns."""
 
     topic: str
@@ -51,8 +51,8 @@ class Asked(NamedTuple):
     problem: str
 
     @property
-    def wanted(self) -> Wanted:
-        return Wanted(self.topic, self.span.low_ms, self.span.high_ms, self.queue)
+    def wanted(self) -> MessageRange:
+        return MessageRange(self.topic, self.span.low_ms, self.span.high_ms, self.queue)
 
     @property
     def subject(self) -> list[tuple[str, str]]:
@@ -74,7 +74,7 @@ def subject_query(topic: str, queue: BrokerQueue | None) -> dict[str, str]:
     return {"topic": topic} | ({"queue": str(queue)} if queue is not None else {})
 
 
-def asked_of(request: HttpRequest) -> Asked:
+def criteria_of(request: HttpRequest) -> MessageSearch:
     """Return the search in a query string, without body fields that the person may not read."""
     queue: BrokerQueue | None = None
     with suppress(ValueError):
@@ -99,54 +99,54 @@ def asked_of(request: HttpRequest) -> Asked:
                 "path": each
             }
             fields = ()
-    return Asked(topic, queue, span, condition, fields, problem)
+    return MessageSearch(topic, queue, span, condition, fields, problem)
 
 
 @page
 def search(request: HttpRequest) -> HttpResponse:
     """Show a topic's messages in a time range that match the conditions, newest first."""
-    asked = asked_of(request)
+    criteria = criteria_of(request)
     topics = gateway().topics.all()
     names = [name for name, each in topics.items() if each.kind is not TopicKind.SYSTEM]
-    without_queue = Asked(**asked._asdict() | {"queue": None})
+    without_queue = MessageSearch(**criteria._asdict() | {"queue": None})
     context: dict[str, Any] = {
-        "asked": asked,
-        "time_range": asked.span,
-        "range_kept": f"{urlencode(asked.subject)}&" if asked.topic else "",
-        "all_queues": f"{urlencode(without_queue.subject)}&{asked.span.query}",
-        "range_fields": asked.subject if asked.topic else (),
+        "criteria": criteria,
+        "time_range": criteria.span,
+        "range_kept": f"{urlencode(criteria.subject)}&" if criteria.topic else "",
+        "all_queues": f"{urlencode(without_queue.subject)}&{criteria.span.query}",
+        "range_fields": criteria.subject if criteria.topic else (),
         "names": names[:NAMES_OFFERED_MAX],
-        "is_unknown": bool(asked.topic) and asked.topic not in topics,
-        "table": Table(request, columns_with(asked.fields)),
-        "search_query": urlencode(asked.query),
+        "is_unknown": bool(criteria.topic) and criteria.topic not in topics,
+        "table": Table(request, columns_with(criteria.fields)),
+        "search_query": urlencode(criteria.query),
         "kinds": [("csv", "CSV"), ("jsonl", "JSON lines")],
         "read_at_ms": now_ms(),
     }
-    if asked.topic in topics and not asked.problem:
-        context |= step_context(request, asked)
+    if criteria.topic in topics and not criteria.problem:
+        context |= step_context(request, criteria)
     return render(request, "browse/search.html", context)
 
 
 @page
 def scan(request: HttpRequest) -> HttpResponse:
     """Show the results of the next step as rows below those already shown."""
-    asked = complete_search(request)
-    table = Table(request, columns_with(asked.fields))
+    criteria = complete_search(request)
+    table = Table(request, columns_with(criteria.fields))
     try:
-        context = step_context(request, asked)
+        context = step_context(request, criteria)
     except GatewayError as error:
-        again = urlencode([*asked.query, *progress_of(request.GET).place_query.items()])
+        again = urlencode([*criteria.query, *progress_of(request.GET).place_query.items()])
         context = {"scan_problem": error, "go_on": again}
-    return render(request, "browse/_found.html", context | {"table": table, "asked": asked})
+    return render(request, "browse/_found.html", context | {"table": table, "criteria": criteria})
 
 
-def step_context(request: HttpRequest, asked: Asked) -> dict[str, Any]:
+def step_context(request: HttpRequest, criteria: MessageSearch) -> dict[str, Any]:
     """Run one step, and return where the next one begins."""
-    done = step(asked.wanted, asked.condition, progress_of(request.GET))
+    done = step(criteria.wanted, criteria.condition, progress_of(request.GET))
     columns = [(COLUMNS_FIELD, each) for each in request.GET.getlist(COLUMNS_FIELD)]
-    kept = [*asked.query, *columns]
+    kept = [*criteria.query, *columns]
     return {
-        "rows": rows_of(done.messages, asked.fields),
+        "rows": rows_of(done.messages, criteria.fields),
         "progress": done.progress,
         "unread_bodies": done.unread_bodies,
         "next_step": urlencode([*kept, *done.progress.step_query.items()]),
@@ -157,27 +157,27 @@ def step_context(request: HttpRequest, asked: Asked) -> dict[str, Any]:
 @page
 def distribution(request: HttpRequest) -> HttpResponse:
     """Show the distribution of a search's messages over queues, tags, hosts, sizes and hours."""
-    asked = complete_search(request)
+    criteria = complete_search(request)
     context = {
-        "asked": asked,
-        "time_range": asked.span,
-        "found": distribution_of(asked.wanted, asked.condition),
-        "search_query": urlencode(asked.query),
+        "criteria": criteria,
+        "time_range": criteria.span,
+        "found": distribution_of(criteria.wanted, criteria.condition),
+        "search_query": urlencode(criteria.query),
         "read_at_ms": now_ms(),
     }
     return render(request, "browse/distribution.html", context)
 
 
-def complete_search(request: HttpRequest) -> Asked:
+def complete_search(request: HttpRequest) -> MessageSearch:
     """Return a complete search.
 
     Raises:
         MissingError: the topic is missing, or the person isn't allowed this search.
     """
-    asked = asked_of(request)
-    if not asked.topic or asked.problem:
-        raise MissingError(asked.problem or _("Choose a topic to search."))
-    return asked
+    criteria = criteria_of(request)
+    if not criteria.topic or criteria.problem:
+        raise MissingError(criteria.problem or _("Choose a topic to search."))
+    return criteria
 
 
 @action_for(Action.EXPORT)
@@ -186,19 +186,19 @@ def export(request: HttpRequest, kind: str) -> HttpResponseBase:
     return export_file(request, kind, complete_search(request))
 
 
-def export_file(request: HttpRequest, kind: str, asked: Asked) -> HttpResponseBase:
+def export_file(request: HttpRequest, kind: str, criteria: MessageSearch) -> HttpResponseBase:
     """Return a file under an audit log entry, or raise the 404 page for an unknown format."""
     if kind not in KINDS:
         raise MissingError(_("Messages can be exported as CSV or JSON lines."))
-    require(request, Action.EXPORT, asked.topic)
+    require(request, Action.EXPORT, criteria.topic)
     after: dict[str, Any] = {
         "format": kind,
-        "from_ms": str(asked.span.low_ms),
-        "to_ms": str(asked.span.high_ms),
-        "condition": asked.condition.query,
+        "from_ms": str(criteria.span.low_ms),
+        "to_ms": str(criteria.span.high_ms),
+        "condition": criteria.condition.query,
     }
-    with change(request, "message.export", asked.topic, after=after) as entry:
-        collected = Collected(asked.wanted, asked.condition)
+    with change(request, "message.export", criteria.topic, after=after) as entry:
+        collected = Collected(criteria.wanted, criteria.condition)
         entry.after = after | {
             "messages": len(collected.messages),
             "is_whole": collected.is_whole,

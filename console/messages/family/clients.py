@@ -111,14 +111,14 @@ def _of_record(record: ClientRecord) -> Iterator[Step]:
             "client_send",
             _("client sends"),
             lasts_ms=record.cost_ms,
-            how=_("Producer's own trace, by its clock, until it received the response."),
+            evidence=_("Producer's own trace, by its clock, until it received the response."),
         )
     elif record.kind == END_TRANSACTION:
         yield _step(
             record,
             "client_end_transaction",
             _("client ends the transaction"),
-            how=_("Producer's own trace: %(state)s%(check)s.")
+            evidence=_("Producer's own trace: %(state)s%(check)s.")
             % {
                 "state": record.transaction_state,
                 "check": _(", after a check by the broker") if record.is_from_check else "",
@@ -129,7 +129,7 @@ def _of_record(record: ClientRecord) -> Iterator[Step]:
             record,
             "client_recall",
             _("client recalls the message"),
-            how=_("Producer's own trace: it recalled the delayed message."),
+            evidence=_("Producer's own trace: it recalled the delayed message."),
         )
     elif not record.kind:
         yield Step(
@@ -137,7 +137,7 @@ def _of_record(record: ClientRecord) -> Iterator[Step]:
             label=_("client trace"),
             certainty=Certainty.UNKNOWN,
             source=Source.CLIENT,
-            how=_("A trace record of unknown type or length."),
+            evidence=_("A trace record of unknown type or length."),
             facts=((_("Raw"), record.raw.replace("\x01", " | ")),),
         )
 
@@ -149,7 +149,7 @@ def _of_consumption(before: ClientRecord | None, after: ClientRecord | None) -> 
             after,
             "client_consume",
             _("client consumed"),
-            how=_("Only the end of the consumption was traced."),
+            evidence=_("Only the end of the consumption was traced."),
         )
         return
     lasts_ms = None
@@ -158,16 +158,21 @@ def _of_consumption(before: ClientRecord | None, after: ClientRecord | None) -> 
         took = (after.at_ms or 0) - (before.at_ms or 0)
         lasts_ms = took if after.at_ms is not None and took >= 0 else after.cost_ms
     if after is None:
-        state, how = "", _("Consumer's own trace, without the end of the consumption.")
+        state, evidence = "", _("Consumer's own trace, without the end of the consumption.")
     elif after.is_success:
-        state, how = "ok", _("Consumer's own trace, by its clock: it succeeded.")
+        state, evidence = "ok", _("Consumer's own trace, by its clock: it succeeded.")
     else:
         state = "warn"
-        how = _("Consumer's own trace, by its clock: it failed (%(type)s).") % {
+        evidence = _("Consumer's own trace, by its clock: it failed (%(type)s).") % {
             "type": after.return_type or "?"
         }
     yield _step(
-        before, "client_consume", _("client consumes"), lasts_ms=lasts_ms, how=how, state=state
+        before,
+        "client_consume",
+        _("client consumes"),
+        lasts_ms=lasts_ms,
+        evidence=evidence,
+        state=state,
     )
 
 
@@ -176,7 +181,7 @@ def _step(
     stage: str,
     label: str,
     *,
-    how: str,
+    evidence: str,
     lasts_ms: int | None = None,
     state: str = "",
 ) -> Step:
@@ -194,11 +199,11 @@ def _step(
     return Step(
         stage=stage,
         label=label,
-        who=" ".join(each for each in (record.group, record.client_host) if each),
+        actor=" ".join(each for each in (record.group, record.client_host) if each),
         begin_us=begin_us,
         end_us=None if begin_us is None or lasts_ms is None else begin_us + us(lasts_ms),
         source=Source.CLIENT,
-        how=how,
+        evidence=evidence,
         state=state,
         facts=tuple((name, value) for name, value in facts if value),
     )

@@ -129,7 +129,7 @@ def _span_of(
         Operation("stored", "", INTERNAL) if step.stage == "stored" else operation_of(step.stage)
     )
     span = _span(root, operation.name, begin_us, step.end_us or begin_us)
-    group = step.who.partition(" ")[0] if operation.kind in {CLIENT, CONSUMER} else None
+    group = step.actor.partition(" ")[0] if operation.kind in {CLIENT, CONSUMER} else None
     span |= {
         "traceId": context.trace_id,
         "spanId": digest(f"{own_id} {number} {step.stage} {begin_us}", 16),
@@ -205,11 +205,11 @@ def digest(text: str, length: int) -> str:
 def _line(step: Step) -> dict[str, Any]:
     return {
         "stage": step.stage,
-        "who": step.who,
+        "who": step.actor,
         "beginUs": None if step.begin_us is None else str(step.begin_us),
         "endUs": None if step.end_us is None else str(step.end_us),
         "certainty": str(step.certainty),
         "source": str(step.source),
-        "how": step.how,
+        "how": step.evidence,
         "facts": dict(step.facts),
     }

@@ -172,7 +172,7 @@ def _merged(logged: Step, noted: Step) -> Step:
         end_us=end_us,
         certainty=noted.certainty,
         source=noted.source,
-        how=f"{logged.how} {noted.how}",
+        evidence=f"{logged.evidence} {noted.evidence}",
         facts=(*logged.facts, *noted.facts),
     )
 
@@ -184,7 +184,7 @@ def _certain(steps: Sequence[Step], events: Sequence[TraceEvent]) -> list[TraceE
     message has events of its own, events that cover several messages add nothing.
     """
     passed_over = {str(each["group"]) for each in events if each["stage"] == "filtered"}
-    passed_over |= {step.who for step in steps if step.stage == State.FILTERED}
+    passed_over |= {step.actor for step in steps if step.stage == State.FILTERED}
     own = {_of_group(each) for each in events if each.get(FIRST) is None}
     return [
         each
@@ -214,11 +214,11 @@ def _not_before(step: Step, logged: Sequence[Step]) -> Step:
     end_us = begin_us if step.end_us is None else step.end_us
     if begin_us >= stored_us - us(1):
         return step
-    how = _(
+    evidence = _(
         "Recorded by the broker together with earlier messages, within a second. The exact "
         "time is unknown."
     )
-    step = replace(step, certainty=Certainty.INFERRED, how=how)
+    step = replace(step, certainty=Certainty.INFERRED, evidence=evidence)
     if end_us < stored_us:
         return replace(step, begin_us=None, end_us=None, after_us=stored_us)
     return replace(step, begin_us=stored_us)
@@ -230,7 +230,7 @@ def _mark(step: Step) -> tuple[str, str]:
 
 
 def _group(step: Step) -> str:
-    return step.who.partition(" ")[0]
+    return step.actor.partition(" ")[0]
 
 
 def steps_of(events: Iterable[TraceEvent]) -> list[Step]:
@@ -266,11 +266,11 @@ def _step(event: TraceEvent, end_us: int) -> Step:
     return Step(
         stage=stage,
         label=str(LABELS.get(stage, stage)),
-        who=_who(event),
+        actor=_actor(event),
         begin_us=end_us - latency_us if lasts else end_us,
         end_us=end_us if lasts else None,
         source=Source.RECORDER,
-        how=_("Recorded by the broker in real time, to the microsecond.")
+        evidence=_("Recorded by the broker in real time, to the microsecond.")
         if not event.get("sifted")
         else _(
             "Recorded by the broker together with other messages, some of which were filtered out."
@@ -282,13 +282,13 @@ def _step(event: TraceEvent, end_us: int) -> Step:
     )
 
 
-def _who(event: TraceEvent) -> str:
+def _actor(event: TraceEvent) -> str:
     together = int(event.get("together") or 0)
     if event["stage"] == "flushed" and together:
         sentence = ngettext("group commit of %(count)d", "group commit of %(count)d", together)
         return sentence % {"count": together}
-    who = [event.get("group"), event.get("clientId") or event.get("client")]
-    return " ".join(str(each) for each in who if each) or (
+    actor = [event.get("group"), event.get("clientId") or event.get("client")]
+    return " ".join(str(each) for each in actor if each) or (
         f"{event['topic']} {event.get('queueId', '')}"
     )
 
@@ -312,13 +312,13 @@ def _steps_of_put(event: TraceEvent, end_us: int) -> list[Step]:
             Step(
                 stage=name,
                 label=str(LABELS.get(name, name)),
-                who=" ".join(
+                actor=" ".join(
                     str(event[each]) for each in ("producerGroup", "client") if event.get(each)
                 ),
                 begin_us=begin_us + before,
                 end_us=begin_us + at_us if at_us > before else None,
                 source=Source.RECORDER,
-                how=_("A step of storing the message, by the broker's monotonic clock."),
+                evidence=_("A step of storing the message, by the broker's monotonic clock."),
                 record=_record_of(event, MAKING),
             )
         )

@@ -166,7 +166,7 @@ def _find_root(found: Relatives) -> None:
     if found.root.is_half:
         # An uncommitted message has no other record than its half messages.
         found.root = next(_with_key(found, found.root.topic, key_of(asked)), found.root)
-    if found.root.topic != topic and found.root.fate in {"", COMMITTED}:
+    if found.root.topic != topic and found.root.outcome in {"", COMMITTED}:
         found.problems.append(
             _("The first record, in %(topic)s, doesn't exist or has expired.") % {"topic": topic}
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from django.utils.translation import gettext as _, gettext_lazy
 
 from broker_core.message import names
-from console.messages.browse.columns import FATES, message_url
+from console.messages.browse.columns import OUTCOMES, message_url
 from console.messages.browse.readers import State
 from console.messages.family.relatives import PROPERTY_REPLAYED, Relation
 
@@ -72,13 +72,13 @@ class Step:
 
     stage: str
     label: str
-    who: str = ""
+    actor: str = ""
     begin_us: int | None = None
     end_us: int | None = None
     after_us: int = 0
     certainty: Certainty = Certainty.EXACT
     source: Source = Source.LOG
-    how: str = ""
+    evidence: str = ""
     state: str = ""
     url: str = ""
     record: str = ""
@@ -150,11 +150,11 @@ def _of_root(relatives: Relatives, replication: Replication | None) -> Iterator[
         after_us=stored_us,
         certainty=Certainty.UNKNOWN,
         source=Source.NOTHING,
-        how=_("The log doesn't record when a message was written to disk."),
+        evidence=_("The log doesn't record when a message was written to disk."),
     )
     yield _replicated(root, replication, stored_us)
     if root.is_half:
-        yield _fate([root, *relatives.of(Relation.HALF)][-1])
+        yield _outcome_step([root, *relatives.of(Relation.HALF)][-1])
 
 
 def _reached(root: StoredMessage, stored_us: int) -> Iterator[Step]:
@@ -162,9 +162,9 @@ def _reached(root: StoredMessage, stored_us: int) -> Iterator[Step]:
     yield Step(
         stage="stored",
         label=_("stored"),
-        who=f"{root.broker_name} {root.queue_id} · {root.queue_offset}",
+        actor=f"{root.broker_name} {root.queue_id} · {root.queue_offset}",
         begin_us=stored_us,
-        how=_("From the CommitLog record, to the millisecond."),
+        evidence=_("From the CommitLog record, to the millisecond."),
         state="accent",
         url=message_url(root),
         record=_record_of(root),
@@ -173,10 +173,10 @@ def _reached(root: StoredMessage, stored_us: int) -> Iterator[Step]:
     yield Step(
         stage="dispatched",
         label=_("dispatched"),
-        who=f"{root.topic} {root.queue_id}",
+        actor=f"{root.topic} {root.queue_id}",
         after_us=stored_us,
         source=Source.QUEUE,
-        how=_("The message is in its ConsumeQueue. The time isn't recorded."),
+        evidence=_("The message is in its ConsumeQueue. The time isn't recorded."),
         certainty=Certainty.INFERRED,
     )
 
@@ -185,20 +185,20 @@ def _sent(root: StoredMessage, first_ms: int) -> Step:
     born_us, stored_us = us(root.born_ms), us(first_ms)
     group = root.properties.get(names.PROPERTY_PRODUCER_GROUP, "")
     if born_us > stored_us:
-        how = _(
+        evidence = _(
             "The client's clock is ahead of the broker's: its send time is later than the "
             "broker's receive time."
         )
     else:
-        how = _("From the client's clock to the broker's. The clocks may differ.")
+        evidence = _("From the client's clock to the broker's. The clocks may differ.")
     return Step(
         stage="sent",
         label=_("sent"),
-        who=" ".join(each for each in (group, root.born_host) if each),
+        actor=" ".join(each for each in (group, root.born_host) if each),
         begin_us=min(born_us, stored_us),
         end_us=stored_us,
         certainty=Certainty.INFERRED,
-        how=how,
+        evidence=evidence,
         state="info",
     )
 
@@ -218,10 +218,10 @@ def _waited(relatives: Relatives, root: StoredMessage) -> Iterator[Step]:
         yield Step(
             stage="withheld",
             label=_("withheld"),
-            who=root.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
+            actor=root.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
             after_us=us(root.born_ms),
             certainty=Certainty.INFERRED,
-            how=_(
+            evidence=_(
                 "First stored as a half message at CommitLog offset %(offset)d, not visible to "
                 "consumers."
             )
@@ -238,10 +238,10 @@ def _withheld(halves: Sequence[StoredMessage], root: StoredMessage) -> Iterator[
         yield Step(
             stage="withheld",
             label=_("withheld"),
-            who=half.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
+            actor=half.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
             begin_us=us(half.store_ms),
             end_us=None if root.is_half else us(root.store_ms),
-            how=_("A half message until the producer committed the transaction.")
+            evidence=_("A half message until the producer committed the transaction.")
             if not root.is_half
             else _("A half message. It won't be delivered unless the producer commits it."),
             state="warn",
@@ -253,9 +253,9 @@ def _withheld(halves: Sequence[StoredMessage], root: StoredMessage) -> Iterator[
         yield Step(
             stage="checked",
             label=_("checked"),
-            who=copy.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
+            actor=copy.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
             begin_us=us(copy.store_ms),
-            how=_("Checks that the broker sent to the producer: %(times)s.")
+            evidence=_("Checks that the broker sent to the producer: %(times)s.")
             % {"times": times or "0"},
             facts=_facts_of(copy),
         )
@@ -264,9 +264,9 @@ def _withheld(halves: Sequence[StoredMessage], root: StoredMessage) -> Iterator[
 FATE_STATES = {"rolled_back": "bad", "given_up": "bad", "undecided": "warn", "committed": "ok"}
 
 
-def _fate(half: StoredMessage) -> Step:
+def _outcome_step(half: StoredMessage) -> Step:
     """Return the outcome of a transaction that isn't committed."""
-    how = {
+    evidence = {
         "rolled_back": _("Rolled back, so it won't be delivered. The time isn't recorded."),
         "undecided": _("The transaction is still pending."),
         "given_up": _(
@@ -274,33 +274,33 @@ def _fate(half: StoredMessage) -> Step:
         )
         % {"topic": names.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC},
         "committed": _("Committed, but the resulting message doesn't exist or has expired."),
-    }.get(half.fate, _("The broker doesn't report how the transaction ended."))
-    is_known = half.fate in FATES
+    }.get(half.outcome, _("The broker doesn't report how the transaction ended."))
+    is_known = half.outcome in OUTCOMES
     return Step(
-        stage=half.fate or "unknown",
-        label=str(FATES.get(half.fate, _("outcome"))),
-        who=half.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
+        stage=half.outcome or "unknown",
+        label=str(OUTCOMES.get(half.outcome, _("outcome"))),
+        actor=half.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
         after_us=us(half.store_ms),
         certainty=Certainty.EXACT if is_known else Certainty.UNKNOWN,
         source=Source.LOG if is_known else Source.NOTHING,
-        how=how,
-        state=FATE_STATES.get(half.fate, ""),
+        evidence=evidence,
+        state=FATE_STATES.get(half.outcome, ""),
     )
 
 
 def _deferred(waiting: StoredMessage, arrived: StoredMessage | None, label: str) -> Step:
     level = waiting.properties.get(names.PROPERTY_DELAY_TIME_LEVEL, "")
     if arrived is None or arrived.place == waiting.place:
-        how = _("Waiting for delay level %(level)s.") % {"level": level}
+        evidence = _("Waiting for delay level %(level)s.") % {"level": level}
     else:
-        how = _("Delayed by level %(level)s, then stored in its topic.") % {"level": level}
+        evidence = _("Delayed by level %(level)s, then stored in its topic.") % {"level": level}
     return Step(
         stage="deferred",
         label=label,
-        who=_("level %(level)s") % {"level": level},
+        actor=_("level %(level)s") % {"level": level},
         begin_us=us(waiting.store_ms),
         end_us=us(arrived.store_ms) if arrived is not None else None,
-        how=how,
+        evidence=evidence,
         state="warn",
         url=message_url(waiting),
         record=_record_of(waiting),
@@ -315,9 +315,9 @@ def _of_copies(relatives: Relatives, group: str) -> Iterator[Step]:
         yield Step(
             stage="given_back",
             label=_("returned for retry"),
-            who=group,
+            actor=group,
             begin_us=us(waiting.store_ms),
-            how=_("The broker stored it again to wait for its retry."),
+            evidence=_("The broker stored it again to wait for its retry."),
             state="warn",
         )
         arrived = retries.get(waiting.reconsume_times)
@@ -327,9 +327,9 @@ def _of_copies(relatives: Relatives, group: str) -> Iterator[Step]:
         yield Step(
             stage="retry",
             label=_retry_label(each.reconsume_times, relatives.retries_max.get(group)),
-            who=group,
+            actor=group,
             begin_us=us(each.store_ms),
-            how=_("Stored in the group's retry topic, to be consumed again."),
+            evidence=_("Stored in the group's retry topic, to be consumed again."),
             state="warn",
             url=message_url(each),
             record=_record_of(each),
@@ -339,9 +339,9 @@ def _of_copies(relatives: Relatives, group: str) -> Iterator[Step]:
         yield Step(
             stage="dead",
             label=_("dead letter"),
-            who=group,
+            actor=group,
             begin_us=us(each.store_ms),
-            how=_("Moved to the group's dead-letter topic after %(count)d retries.")
+            evidence=_("Moved to the group's dead-letter topic after %(count)d retries.")
             % {"count": max(0, each.reconsume_times - 1)},
             state="bad",
             url=message_url(each),
@@ -362,9 +362,9 @@ def _again(relatives: Relatives) -> Iterator[Step]:
         yield Step(
             stage="replayed" if is_replay else "stored_again",
             label=_("replayed") if is_replay else _("stored again"),
-            who=f"{each.broker_name} {each.queue_id} · {each.queue_offset}",
+            actor=f"{each.broker_name} {each.queue_id} · {each.queue_offset}",
             begin_us=us(each.store_ms),
-            how=_("The dead letter was replayed.")
+            evidence=_("The dead letter was replayed.")
             if is_replay
             else _("A record with the same unique key: the producer sent the message again."),
             state="info",
@@ -391,11 +391,11 @@ def _of_reading(relatives: Relatives, reading: Reading) -> Step:
     return Step(
         stage=str(reading.state),
         label=reading.label,
-        who=reading.group,
+        actor=reading.group,
         after_us=us(last_ms),
         certainty=READING_CERTAINTIES.get(reading.state, Certainty.INFERRED),
         source=Source.OFFSET,
-        how=reading.how,
+        evidence=reading.evidence,
         state=reading.colour,
     )
 
@@ -404,17 +404,20 @@ def _replicated(root: StoredMessage, replication: Replication | None, stored_us:
     end = root.commit_log_offset + root.store_size
     if replication is None:
         certainty, source = Certainty.UNKNOWN, Source.NOTHING
-        who, how = "", _("The log doesn't record which slaves have a message, or since when.")
+        actor, evidence = (
+            "",
+            _("The log doesn't record which slaves have a message, or since when."),
+        )
     elif not replication.links:
         certainty, source = Certainty.UNKNOWN, Source.REPLICATION
-        who, how = "", _("No slave is following this broker.")
+        actor, evidence = "", _("No slave is following this broker.")
     else:
         least = replication.max_offset - end
         having = [link for link in replication.links if link.behind_bytes <= least]
         certainty = Certainty.INFERRED if having else Certainty.EXACT
         source = Source.REPLICATION
-        who = " ".join(link.address for link in having)
-        how = (
+        actor = " ".join(link.address for link in having)
+        evidence = (
             _("These slaves have confirmed this part of the log. The time isn't recorded.")
             if having
             else _("No slave has confirmed this part of the log yet.")
@@ -422,11 +425,11 @@ def _replicated(root: StoredMessage, replication: Replication | None, stored_us:
     return Step(
         stage="replicated",
         label=_("replicated"),
-        who=who,
+        actor=actor,
         after_us=stored_us,
         certainty=certainty,
         source=source,
-        how=how,
+        evidence=evidence,
     )
 
 

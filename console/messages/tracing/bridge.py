@@ -61,7 +61,7 @@ class TooManyViewersError(Exception):
     """This user already has VIEWERS_PER_USER_MAX windows open."""
 
 
-class Kept(NamedTuple):
+class QueuedEvent(NamedTuple):
     """An event queued for a viewer or sent to it, with its round.
 
     For pages it holds the text to send, which all pages share: objects take three times the memory,
@@ -111,8 +111,8 @@ class Viewer:
         self.dropped = 0
         self.broker_dropped = 0
         self.lost: Counter[str] = Counter()
-        self._queue: deque[Kept] = deque()
-        self._sent: deque[Kept] = deque(maxlen=QUEUE_EVENTS_MAX)
+        self._queue: deque[QueuedEvent] = deque()
+        self._sent: deque[QueuedEvent] = deque(maxlen=QUEUE_EVENTS_MAX)
         self._sent_count = 0
         self._status: dict[str, Any] | None = None
         self._news = asyncio.Event()
@@ -147,9 +147,9 @@ class Viewer:
             self.dropped += 1
             self.lost[self._queue.popleft().stage] += 1
         if self.is_page:
-            kept = Kept(self.round, event["stage"], text or text_of(event), None)
+            kept = QueuedEvent(self.round, event["stage"], text or text_of(event), None)
         else:
-            kept = Kept(self.round, event["stage"], b"", event)
+            kept = QueuedEvent(self.round, event["stage"], b"", event)
         self._queue.append(kept)
         self._news.set()
 
@@ -454,7 +454,9 @@ class TraceBridge:
         self, broker: WatchedBroker, watch: Watch, after: WatchPlace | None = None
     ) -> bool:
         broker.refilter.clear()
-        return await watch.ask_for({name: wanted for wanted, name in self._names.items()}, after)
+        return await watch.set_filters(
+            {name: wanted for wanted, name in self._names.items()}, after
+        )
 
     async def _hold(self, broker: WatchedBroker, watch: Watch) -> None:
         """Update the watch whenever the filter changes; return when the connection ends."""

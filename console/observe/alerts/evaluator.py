@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from django.db import DatabaseError, connection, transaction
 
 from broker_core.isolation import FAILURES, isolated
-from console.observe.alerts.life import Life, Sign, Stage, Why, step
+from console.observe.alerts.life import EndReason, Life, Sign, Stage, step
 from console.observe.alerts.models import (
     Alert,
     Message,
@@ -24,7 +24,7 @@ from console.observe.alerts.models import (
     preferences,
 )
 from console.observe.alerts.notices import announce, thread_of
-from console.observe.alerts.observing import Key, Observation, Seen, concerns, terms_of
+from console.observe.alerts.observing import Key, Observation, SubjectState, concerns, terms_of
 from console.observe.alerts.windows import is_about, is_open
 from console.observe.history.database import HistoryError
 from console.observe.history.metrics import BROKER, Subject
@@ -57,7 +57,7 @@ class Evaluator:
         self._monotonic_ms = monotonic_ms
         self._looked: int | None = None
         self._forgot: int | None = None
-        self._told = ""
+        self._last_problem = ""
 
     def is_well(self) -> bool:
         """Return whether samples arrive and rules were applied recently. Thread-safe."""
@@ -138,9 +138,9 @@ class Evaluator:
 
     def _log_change(self, problem: str) -> None:
         """Log a state once when it changes."""
-        if problem and problem != self._told:
+        if problem and problem != self._last_problem:
             logger.warning("alert rules not fully applied problem=%s", problem)
-        self._told = problem
+        self._last_problem = problem
 
 
 class MutedSubjects:
@@ -179,7 +179,7 @@ class RuleAlerts:
     def advance(self, observation: Observation, passed: int) -> int:
         """Advance each alert and open new ones; return how many exceeded the limit."""
         seen, otherwise = observation.of(self._rule)
-        others = Seen(otherwise, "", {})
+        others = SubjectState(otherwise, "", {})
         alerts = {
             Key(each.what, Subject(each.kind, each.broker, each.name)): each
             for each in self._rule.alerts.filter(open_key__isnull=False)
@@ -198,9 +198,9 @@ class RuleAlerts:
             self._open(key, each)
         return full
 
-    def _step(self, alert: Alert, key: Key, seen: Seen, passed: int) -> None:
+    def _step(self, alert: Alert, key: Key, seen: SubjectState, passed: int) -> None:
         if not concerns(self._rule, key):
-            end(alert, Why.RULE, self._now_ms)
+            end(alert, EndReason.RULE, self._now_ms)
             return
         before = Life(Stage(alert.state), alert.held_ms, alert.clear_ms, alert.unknown_ms)
         after = step(before, seen.sign, passed, self._terms)
@@ -208,8 +208,8 @@ class RuleAlerts:
             alert.delete()
             return
         if after.stage is Stage.RESOLVED:
-            assert after.why is not None
-            end(alert, after.why, self._now_ms)
+            assert after.reason is not None
+            end(alert, after.reason, self._now_ms)
             return
         if seen.sign is Sign.HOLDS:
             alert.severity = seen.severity
@@ -217,7 +217,7 @@ class RuleAlerts:
         self._take(alert, after)
         alert.save()
 
-    def _open(self, key: Key, seen: Seen) -> None:
+    def _open(self, key: Key, seen: SubjectState) -> None:
         life = step(None, Sign.HOLDS, 0, self._terms)
         assert life is not None
         alert = Alert(
@@ -248,7 +248,7 @@ class RuleAlerts:
             alert.thread = thread_of(self._rule, alert.what, alert.kind, alert.broker, alert.name)
         alert.muted = self._quiet.muted(alert) if life.stage is Stage.FIRING else ""
 
-    def _evidence(self, seen: Seen) -> dict[str, float | str]:
+    def _evidence(self, seen: SubjectState) -> dict[str, float | str]:
         if self._rule.source != Rule.Source.THRESHOLD:
             return dict(seen.evidence)
         return {**seen.evidence, "level": self._rule.fires_at, "compare": self._rule.compare}
@@ -259,7 +259,7 @@ def open_key(rule: Rule, key: Key) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def end(alert: Alert, why: Why, now_ms: int) -> None:
+def end(alert: Alert, why: EndReason, now_ms: int) -> None:
     """End an alert; delete it if it never fired."""
     if alert.state == Alert.State.PENDING:
         alert.delete()
@@ -277,7 +277,7 @@ def end(alert: Alert, why: Why, now_ms: int) -> None:
 def end_all(rule: Rule, now_ms: int) -> None:
     """End all alerts of a rule that was disabled or deleted."""
     for alert in rule.alerts.filter(open_key__isnull=False):
-        end(alert, Why.RULE, now_ms)
+        end(alert, EndReason.RULE, now_ms)
 
 
 def forget(keep_days: int, now_ms: int) -> None:

@@ -34,7 +34,7 @@ class Heartbeat:
         self._monotonic_ms = monotonic_ms
         self._is_collecting = is_collecting
         self._sent: int | None = None
-        self._told = ""
+        self._last_problem = ""
 
     def turn(self) -> None:
         """Send a heartbeat if one is due."""
@@ -58,6 +58,6 @@ class Heartbeat:
         if not problem:
             values["heartbeat_ms"] = self._now_ms()
         Preferences.objects.filter(pk=kept.pk).update(**values)
-        if problem and problem != self._told:
+        if problem and problem != self._last_problem:
             logger.warning("heartbeat not sent problem=%s", problem)
-        self._told = problem
+        self._last_problem = problem

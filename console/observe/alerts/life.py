@@ -36,7 +36,7 @@ class Stage(Enum):
     RESOLVED = "resolved"
 
 
-class Why(Enum):
+class EndReason(Enum):
     """The reason why an alert ended."""
 
     CLEAR = "clear"
@@ -61,7 +61,7 @@ class Life:
     held_ms: int = 0
     clear_ms: int = -1
     unknown_ms: int = 0
-    why: Why | None = None
+    reason: EndReason | None = None
 
 
 def step(life: Life | None, sign: Sign, passed_ms: int, terms: Terms) -> Life | None:
@@ -95,10 +95,10 @@ def _firing(life: Life, sign: Sign, passed_ms: int, terms: Terms) -> Life:
         unknown = life.unknown_ms + passed_ms
         if unknown < terms.unknown_ms_max:
             return replace(life, unknown_ms=unknown)
-        return replace(life, stage=Stage.RESOLVED, unknown_ms=unknown, why=Why.UNKNOWN)
+        return replace(life, stage=Stage.RESOLVED, unknown_ms=unknown, reason=EndReason.UNKNOWN)
     if sign is not Sign.CLEAR:
         return replace(life, clear_ms=-1, unknown_ms=0)
     clear = 0 if life.clear_ms < 0 else life.clear_ms + passed_ms
     if clear < terms.clear_ms:
         return replace(life, clear_ms=clear, unknown_ms=0)
-    return replace(life, stage=Stage.RESOLVED, clear_ms=clear, unknown_ms=0, why=Why.CLEAR)
+    return replace(life, stage=Stage.RESOLVED, clear_ms=clear, unknown_ms=0, reason=EndReason.CLEAR)

@@ -40,7 +40,7 @@ class Key(NamedTuple):
     subject: Subject
 
 
-class Seen(NamedTuple):
+class SubjectState(NamedTuple):
     """The observation of one subject, with its severity and the values that show it."""
 
     sign: Sign
@@ -57,7 +57,7 @@ def terms_of(rule: Rule) -> Terms:
     )
 
 
-def is_meant(rule: Rule, subject: Subject) -> bool:
+def matches_rule(rule: Rule, subject: Subject) -> bool:
     """Return whether a rule's patterns match a subject; a broker matches by its name."""
     name = subject.broker if subject.kind == BROKER else subject.name
     return is_about(rule.broker_pattern, rule.name_pattern, subject.broker, name)
@@ -71,7 +71,7 @@ def concerns(rule: Rule, key: Key) -> bool:
         is_its = not rule.verdicts or key.what in rule.verdicts
     else:
         is_its = key.what == rule.series
-    return is_its and is_meant(rule, key.subject)
+    return is_its and matches_rule(rule, key.subject)
 
 
 def sign_of(rule: Rule, values: Values) -> Sign:
@@ -113,7 +113,7 @@ def what_of(rule: Rule) -> str:
     return f"{QUERY} {rule.query_id}"
 
 
-def of_query(rule: Rule, now_ms: int) -> tuple[dict[Key, Seen], Sign]:
+def of_query(rule: Rule, now_ms: int) -> tuple[dict[Key, SubjectState], Sign]:
     """Return the sign of a query's last run: HOLDS if it returned rows, else CLEAR."""
     query = rule.query
     if query is None:
@@ -124,7 +124,9 @@ def of_query(rule: Rule, now_ms: int) -> tuple[dict[Key, Seen], Sign]:
     sign = Sign.HOLDS if run.rows else Sign.CLEAR
     subject = Subject(QUERY, "", query.name)
     # A renamed query has a new key; the alert under the old key clears.
-    return {Key(what_of(rule), subject): Seen(sign, rule.severity, {"rows": run.rows})}, Sign.CLEAR
+    return {
+        Key(what_of(rule), subject): SubjectState(sign, rule.severity, {"rows": run.rows})
+    }, Sign.CLEAR
 
 
 class Observation:
@@ -153,7 +155,7 @@ class Observation:
         room = LOOKED_AT_MAX
         for rule in thresholds:
             kind = SERIES[rule.series].kind
-            wanted = [each for each in ids if each.kind == kind and is_meant(rule, each)]
+            wanted = [each for each in ids if each.kind == kind and matches_rule(rule, each)]
             self._subjects[rule.pk] = wanted[:room]
             self.left_out += max(0, len(wanted) - room)
             room = max(0, room - len(wanted))
@@ -170,11 +172,11 @@ class Observation:
             # A rule that needs one slot finds the same value in the last of the sixty slots.
             self._points |= {each: read[ids[each]] for each in subjects}
 
-    def of(self, rule: Rule) -> tuple[Mapping[Key, Seen], Sign]:
+    def of(self, rule: Rule) -> tuple[Mapping[Key, SubjectState], Sign]:
         """Return the observed subjects of a rule, and the sign of all others."""
         if rule.source == Rule.Source.VERDICT:
             observed = {
-                key_of(each): Seen(
+                key_of(each): SubjectState(
                     Sign.HOLDS, each.severity, {**each.evidence, **public_names(each)}
                 )
                 for each in self._verdicts.verdicts
@@ -193,5 +195,5 @@ class Observation:
             sign = sign_of(rule, values)
             value = values[-1] if values else None
             evidence: dict[str, float | str] = {} if value is None else {"value": value}
-            seen[Key(series.key, subject)] = Seen(sign, rule.severity, evidence)
+            seen[Key(series.key, subject)] = SubjectState(sign, rule.severity, evidence)
         return seen, Sign.UNKNOWN

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from console.gateway.answers import MASTER_ID
 from console.observe.alerts.life import Life, Sign, Stage, step
 from console.observe.alerts.models import Rule
-from console.observe.alerts.observing import MISSING_SLOTS, QUERY, is_meant, sign_of, terms_of
+from console.observe.alerts.observing import MISSING_SLOTS, QUERY, matches_rule, sign_of, terms_of
 from console.observe.alerts.queries import queries
 from console.observe.alerts.series import SERIES
 from console.observe.history import metrics
@@ -17,7 +17,7 @@ from console.observe.history.points import Points
 from console.observe.history.series import values_of
 from console.observe.history.tiers import COARSE, DAY_MS, MIDDLE, MINUTE_MS
 from console.observe.verdicts.judge import DISK_DAYS, RULES_OF, disk_used, group_of, verdicts_on
-from console.observe.verdicts.rules import RULES, Seen, Severity
+from console.observe.verdicts.rules import RULES, RuleInput, Severity
 from console.observe.verdicts.window import MINUTES, Window
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def preview(store: HistoryStore, rule: Rule, now_ms: int) -> Preview:
     ids = {
         subject: number
         for subject, number in store.all_subjects().items()
-        if subject.kind in kinds and is_meant(rule, subject)
+        if subject.kind in kinds and matches_rule(rule, subject)
     }
     until = time.monotonic() + SECONDS_MAX
     first = now_ms // MINUTE_MS - SLOTS
@@ -134,7 +134,7 @@ def verdict_signs(
             kind: Window(subject, slots_of(each, index, MINUTES), now_ms)
             for kind, each in others.items()
         }
-        seen = Seen(
+        seen = RuleInput(
             Window(subject, slots_of(points, index, MINUTES), now_ms),
             windows.get(metrics.GROUP),
             windows.get(metrics.BROKER),

@@ -90,7 +90,7 @@ class Collector:
         self._sampler = Sampler(gateway, store)
         self._folding: Iterator[int] | None = None
         self._writing: Iterator[object] | None = None
-        self._taken = 0
+        self._samples = 0
 
     def run(self) -> None:
         while not self.stop.is_set():
@@ -102,7 +102,7 @@ class Collector:
         """Take a sample, evaluate it, and start work that is due."""
         began = self._clock.now()
         status = self._sampler.take(began)
-        self._taken += 1
+        self._samples += 1
         try:
             with isolated("applying the rules to the history") as judging:
                 self._judge_history(began.wall_ms)
@@ -111,16 +111,16 @@ class Collector:
             status.took_ms = self._clock.now().monotonic_ms - began.monotonic_ms
             status.process = identity(self._pid)
             self._store.note(STATUS, msgspec.json.encode(status))
-            if self._taken % EXPIRE_EVERY == 0:
+            if self._samples % EXPIRE_EVERY == 0:
                 self._store.expire(began.wall_ms)
                 self._sampler.forget_ids()
         except HistoryError as error:
             logger.warning("history not stored error=%s", error)
         except Exception as error:  # noqa: BLE001  the next sample is ten seconds away
             FAILURES.report("a turn of the collector", "", error)
-        if self._taken % FOLD_EVERY == 0 and self._folding is None:
+        if self._samples % FOLD_EVERY == 0 and self._folding is None:
             self._folding = self._store.fold()
-        if self._taken % WRITE_EVERY == 0 and self._writing is None:
+        if self._samples % WRITE_EVERY == 0 and self._writing is None:
             self._writing = self._write_hours(began.wall_ms)
 
     def _judge_history(self, now_ms: int) -> None:

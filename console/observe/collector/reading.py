@@ -78,10 +78,10 @@ class Queues:
         found: Truths = self.sums((~truths).astype(np.int64)) == 0
         return found
 
-    def _reduced(self, how: np.ufunc, values: Ints) -> Ints:
+    def _reduced(self, function: np.ufunc, values: Ints) -> Ints:
         found = np.zeros(len(self.counts), dtype=np.int64)
         if len(self._starts):
-            found[self._is_filled] = how.reduceat(values, self._starts)
+            found[self._is_filled] = function.reduceat(values, self._starts)
         return found
 
 
@@ -139,7 +139,7 @@ class Names:
         """Return the index of a subject, or NONE if it isn't stored."""
         return self._numbers.get(Subject(kind, self._broker, name), NONE)
 
-    def are_those_of(self, sample: BrokerSample) -> bool:
+    def describes(self, sample: BrokerSample) -> bool:
         return (
             self.subjects[self.broker] == (metrics.BROKER, self._broker, str(sample.broker_id))
             and self._broker == sample.broker_name
@@ -157,9 +157,7 @@ class Reading:
         """Reuses the names of `before` if they are equal."""
         self.sample = sample
         self.names: Names = (
-            before.names
-            if before is not None and before.names.are_those_of(sample)
-            else Names(sample)
+            before.names if before is not None and before.names.describes(sample) else Names(sample)
         )
         self.topics = Queues([each.queues for each in sample.topics], 3)
         self.write_queues: Ints = ints_of([each.write_queues for each in sample.topics])

@@ -108,7 +108,7 @@ class Sampler:
         self._sources: dict[str, Source] = {}
         self._ids: dict[Subject, int] = {}
         self._processes: dict[str, dict[str, int]] = {}
-        self._told: dict[str, str] = {}
+        self._last_problems: dict[str, str] = {}
         self.noticed: dict[Subject, int] = {}
 
     def take(self, now: Moment) -> Status:
@@ -256,11 +256,11 @@ class Sampler:
     def _log_change(self, problems: dict[str, str]) -> None:
         """Log changes only, so that an unreachable broker isn't logged every ten seconds."""
         for name, what in problems.items():
-            if self._told.get(name) != what:
+            if self._last_problems.get(name) != what:
                 logger.warning("source not sampled source=%s reason=%s", name or "history", what)
-        for name in self._told.keys() - problems.keys():
+        for name in self._last_problems.keys() - problems.keys():
             logger.info("source sampled again source=%s", name or "history")
-        self._told = dict(problems)
+        self._last_problems = dict(problems)
 
 
 def noticed_subjects(figures: Figures) -> list[Subject]:

@@ -62,7 +62,7 @@ def rendered(flow: Flow) -> str:
         "consumed": draw(flow.consumed, flow.topics, flow.groups),
         "width": WIDTH,
         "height": rows * ROW,
-        "said": overview_verdicts(flow.at_ms),
+        "verdicts": overview_verdicts(flow.at_ms),
     }
     return render_to_string("flow/_flow.html", context)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from console.observe.history.metrics import CONSUMED, GROUP, LAG, PROGRESS, PUT, TOPIC
 from console.observe.history.reading import Spark
-from console.observe.history.series import How, Line, trend_of, values_of
+from console.observe.history.series import Aspect, Line, trend_of, values_of
 from console.observe.history.tiers import FINE, HOUR_MS, MIDDLE
 from console.observe.verdicts.judge import verdicts_of
 
@@ -124,7 +124,7 @@ def flow_of(store: HistoryStore, now_ms: int) -> Flow:
             Node(
                 name,
                 topic_rates[name],
-                hours.spark(TOPIC, name, PUT, How.MEAN),
+                hours.spark(TOPIC, name, PUT, Aspect.MEAN),
                 state=states.get((TOPIC, name), "ok"),
             )
             for name in topics
@@ -133,7 +133,7 @@ def flow_of(store: HistoryStore, now_ms: int) -> Flow:
             Node(
                 name,
                 group_rates[name],
-                hours.spark(GROUP, name, LAG, How.PEAK),
+                hours.spark(GROUP, name, LAG, Aspect.PEAK),
                 group_lags[name],
                 states.get((GROUP, name), "ok"),
             )
@@ -154,19 +154,19 @@ class Hours:
     first: int
     points: Mapping[Subject, Points]
 
-    def spark(self, kind: str, name: str, metric: Metric, how: How) -> Spark | None:
+    def spark(self, kind: str, name: str, metric: Metric, aspect: Aspect) -> Spark | None:
         parts = [
             each
             for subject, each in self.points.items()
             if (subject.kind, subject.name) == (kind, name)
         ]
-        values = values_of(parts, Line("", metric, how)) if parts else []
+        values = values_of(parts, Line("", metric, aspect)) if parts else []
         return Spark(values, trend_of(values)) if values else None
 
     def stopped_ms(self, subjects: Iterable[Subject]) -> int:
         """Return the time of the last consumption, or 0 if it wasn't within the hour."""
         parts = [self.points[subject] for subject in subjects if subject in self.points]
-        values = values_of(parts, Line("", CONSUMED, How.SUM)) if parts else []
+        values = values_of(parts, Line("", CONSUMED, Aspect.SUM)) if parts else []
         busy = [index for index, value in enumerate(values) if value]
         return (self.first + busy[-1] + 1) * MIDDLE.step_ms if busy else 0
 

@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.observe.history import metrics
 from console.observe.history.metrics import BROKER, CLUSTER, GROUP, PROCESS, QUEUE, TOPIC
-from console.observe.history.series import How, Line
+from console.observe.history.series import Aspect, Line
 
 if TYPE_CHECKING:
     from django.utils.functional import Promise
@@ -47,10 +47,10 @@ def _line(
     name: str,
     label: Promise,
     metric: metrics.Metric,
-    how: How = How.MEAN,
+    aspect: Aspect = Aspect.MEAN,
     scale: float = 1.0,
 ) -> ChartLine:
-    return ChartLine(name, label, Line(name, metric, how, scale=scale))
+    return ChartLine(name, label, Line(name, metric, aspect, scale=scale))
 
 
 OFFSETS = _("Broker queue ends")
@@ -70,7 +70,7 @@ TOPIC_CHARTS = (
         _("msg/s"),
         (
             _line("received", _("received"), metrics.PUT),
-            _line("peak", _("10 s peak"), metrics.PUT, How.PEAK),
+            _line("peak", _("10 s peak"), metrics.PUT, Aspect.PEAK),
         ),
         OFFSETS,
     ),
@@ -99,7 +99,7 @@ GROUP_CHARTS = (
         _("msg"),
         (
             _line("lag", _("lag"), metrics.LAG),
-            _line("peak", _("max"), metrics.LAG, How.PEAK),
+            _line("peak", _("max"), metrics.LAG, Aspect.PEAK),
         ),
         COMMITS,
     ),
@@ -108,7 +108,7 @@ GROUP_CHARTS = (
         GROUP,
         _("Age of the oldest unread message"),
         "s",
-        (_line("age", _("age"), metrics.LAG_AGE, How.PEAK, SECONDS),),
+        (_line("age", _("age"), metrics.LAG_AGE, Aspect.PEAK, SECONDS),),
         _("Store times of the oldest unread messages"),
     ),
     Chart(
@@ -161,8 +161,8 @@ BROKER_CHARTS = (
         _("Send latency"),
         "ms",
         (
-            _line("p50", _("p50"), metrics.PUT_TOOK, How.P50),
-            _line("p99", _("p99"), metrics.PUT_TOOK, How.P99),
+            _line("p50", _("p50"), metrics.PUT_TOOK, Aspect.P50),
+            _line("p99", _("p99"), metrics.PUT_TOOK, Aspect.P99),
         ),
         _("Broker send histogram"),
     ),
@@ -172,8 +172,8 @@ BROKER_CHARTS = (
         _("Flush latency"),
         "ms",
         (
-            _line("p50", _("p50"), metrics.FLUSH_TOOK, How.P50),
-            _line("p99", _("p99"), metrics.FLUSH_TOOK, How.P99),
+            _line("p50", _("p50"), metrics.FLUSH_TOOK, Aspect.P50),
+            _line("p99", _("p99"), metrics.FLUSH_TOOK, Aspect.P99),
         ),
         _("Broker flush histogram"),
     ),
@@ -210,7 +210,7 @@ BROKER_CHARTS = (
         BROKER,
         _("Half messages"),
         _("msg"),
-        (_line("pending", _("pending"), metrics.HALF_PENDING, How.PEAK),),
+        (_line("pending", _("pending"), metrics.HALF_PENDING, Aspect.PEAK),),
         _("Broker transaction table"),
     ),
 )
@@ -230,7 +230,7 @@ LAG_CHARTS = (
         "MiB",
         (
             _line("lag", _("lag"), metrics.REPLICATION_BEHIND, scale=MIB),
-            _line("peak", _("max"), metrics.REPLICATION_BEHIND, How.PEAK, MIB),
+            _line("peak", _("max"), metrics.REPLICATION_BEHIND, Aspect.PEAK, MIB),
         ),
         _("For a master, the slave furthest behind; for a slave, its own lag"),
     ),
@@ -239,7 +239,11 @@ LAG_CHARTS = (
         BROKER,
         _("Replication delay"),
         "s",
-        (_line("age", _("age of the missing part"), metrics.REPLICATION_AGE, How.PEAK, SECONDS),),
+        (
+            _line(
+                "age", _("age of the missing part"), metrics.REPLICATION_AGE, Aspect.PEAK, SECONDS
+            ),
+        ),
         _("For a master, the slave furthest behind; for a slave, its own lag"),
     ),
 )

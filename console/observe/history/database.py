@@ -81,7 +81,7 @@ class Database(Protocol):
     def bytes_used(self) -> int:
         """Return the bytes of stored data, excluding the space of deleted rows."""
 
-    def held(self) -> Any:
+    def lock(self) -> Any:
         """Return a context for the process that writes samples; one process at a time can enter it.
 
         Raises:
@@ -122,7 +122,7 @@ class SqliteDatabase:
         self._connection().executemany(statement, parameters)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         try:
             lock = self._path.with_suffix(".lock").open("a")
         except OSError as error:
@@ -200,7 +200,7 @@ class PostgresDatabase:
             cursor.executemany(_for_postgres(statement), parameters)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         # The server releases the lock if this process dies, but some time after it is gone.
         try:
             with psycopg.connect(**self._how, autocommit=True) as session:

@@ -26,7 +26,7 @@ from console.observe.history.metrics import (
     QueuePlace,
     pair,
 )
-from console.observe.history.series import How, Line, trend_of, values_of
+from console.observe.history.series import Aspect, Line, trend_of, values_of
 from console.observe.history.status import STATUS, Status
 from console.observe.history.tiers import HOUR_MS, MIDDLE
 
@@ -199,7 +199,7 @@ def counted(brokers: Mapping[Subject, int], metric: Metric) -> Mapping[Subject, 
 
 def rewinds(found: Sequence[Points], times: Sequence[int]) -> list[Mark]:
     """Return a mark for each time a group's offsets were rewound."""
-    back = values_of(found, Line("", REWOUND, How.SUM))
+    back = values_of(found, Line("", REWOUND, Aspect.SUM))
     return [
         Mark(at, "back", str(round(count))) for at, count in zip(times, back, strict=False) if count
     ]
@@ -237,7 +237,7 @@ def rebalances(found: Sequence[Points], times: Sequence[int]) -> list[Mark]:
     """Return a mark for each change in a group's number of consumers, which moves queues."""
     marks: list[Mark] = []
     last: int | None = None
-    for at, value in zip(times, values_of(found, Line("", MEMBERS, How.PEAK)), strict=False):
+    for at, value in zip(times, values_of(found, Line("", MEMBERS, Aspect.PEAK)), strict=False):
         if value is None:
             continue
         members = round(value)
@@ -306,7 +306,7 @@ def queue_sparks(
 
 def lag_sparks(group: str, topic: str, now_ms: int) -> Callable[[str, int], Spark | None]:
     """Return a function that gives the last hour of a group's lag in each queue of a topic."""
-    return queue_sparks(PROGRESS, pair(group, topic), Line("lag", LAG, How.PEAK), now_ms)
+    return queue_sparks(PROGRESS, pair(group, topic), Line("lag", LAG, Aspect.PEAK), now_ms)
 
 
 def fill_sparks(topic: str, now_ms: int) -> Callable[[str, int], Spark | None]:

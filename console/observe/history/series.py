@@ -26,7 +26,7 @@ PARTS_A_HISTOGRAM = 32
 Values = list[float | None]
 
 
-class How(Enum):
+class Aspect(Enum):
     """Which aspect of the points a line shows."""
 
     MEAN = "mean"  # a gauge's mean; a counter's rate per second
@@ -36,7 +36,7 @@ class How(Enum):
     P99 = "p99"
 
 
-SHARES = {How.P50: 0.50, How.P99: 0.99}
+SHARES = {Aspect.P50: 0.50, Aspect.P99: 0.99}
 
 
 class Line(NamedTuple):
@@ -44,7 +44,7 @@ class Line(NamedTuple):
 
     label: str
     metric: Metric
-    how: How = How.MEAN
+    aspect: Aspect = Aspect.MEAN
     part: int = WHOLE
     scale: float = 1.0
 
@@ -54,7 +54,7 @@ def values_of(parts: Iterable[Points], line: Line) -> Values:
     found = list(parts)
     if not found:
         return []
-    if line.how in SHARES:
+    if line.aspect in SHARES:
         return quantiles(found, line)
     rows = [row for row in (one(points, line) for points in found) if row is not None]
     if not rows:
@@ -91,9 +91,9 @@ def one(points: Points, line: Line) -> np.ndarray[tuple[int], np.dtype[np.float6
         return None
     unknown = weight == 0
     per = np.where(unknown, 1, weight)
-    if line.how is How.SUM:
+    if line.aspect is Aspect.SUM:
         row = total.astype(np.float64)
-    elif line.how is How.PEAK:
+    elif line.aspect is Aspect.PEAK:
         row = np.where(peak == MISSING, 0, peak).astype(np.float64)
         if line.metric.kind is Kind.COUNTER:
             row = row * (MS_A_SECOND / NOMINAL_MS)
@@ -119,7 +119,7 @@ def quantiles(parts: Sequence[Points], line: Line) -> Values:
                 known |= weight > 0
     found: Values = []
     for slot in range(slots):
-        value = quantile_ms(counts[:, slot].tolist(), SHARES[line.how]) if known[slot] else None
+        value = quantile_ms(counts[:, slot].tolist(), SHARES[line.aspect]) if known[slot] else None
         found.append(None if value is None else value * line.scale)
     return found
 

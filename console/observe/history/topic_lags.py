@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from console.observe.history.access import history_store
 from console.observe.history.database import HistoryError
 from console.observe.history.metrics import LAG, PROGRESS
-from console.observe.history.series import How, Line, values_of
+from console.observe.history.series import Aspect, Line, values_of
 from console.observe.history.tiers import MIDDLE
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 SLOTS = 3
 """Minutes: a group without a sample in any of them is gone."""
-FEW = 200
+SMALL_SET_MAX = 200
 """Larger sets are read from the cached table of all topics, computed once per sample."""
 
 
@@ -39,7 +39,7 @@ def topic_lags(topics: Iterable[str], now_ms: int) -> dict[str, TopicLag]:
     wanted = set(topics)
     first = now_ms // MIDDLE.step_ms - SLOTS
     try:
-        if len(wanted) <= FEW:
+        if len(wanted) <= SMALL_SET_MAX:
             return _lags(wanted, first)
         every = history_store().made_once(("topic lags", first), lambda: _lags(None, first))
     except HistoryError as error:
@@ -66,7 +66,7 @@ def _lags(wanted: Container[str] | None, first: int) -> dict[str, TopicLag]:
         parts.setdefault((topic, group), []).append(read[number])
     lags: dict[str, list[tuple[int, str]]] = {}
     for (topic, group), points in parts.items():
-        known = [each for each in values_of(points, Line("", LAG, How.PEAK)) if each is not None]
+        known = [each for each in values_of(points, Line("", LAG, Aspect.PEAK)) if each is not None]
         if known:
             lags.setdefault(topic, []).append((round(known[-1]), group))
     return {topic: TopicLag(len(found), *max(found)) for topic, found in lags.items()}

@@ -25,7 +25,7 @@ class SlaveRow:
     """A slave: its own report, and its connection as seen by the master."""
 
     node: BrokerNode
-    said: Replication | None
+    report: Replication | None
     link: SlaveLink | None
     problem: str
     """Why it isn't replicating, or why its state is unknown; empty if all is well."""
@@ -40,7 +40,7 @@ class SlaveRow:
 
     @property
     def state(self) -> State:
-        if self.said is None or not self.said.is_following:
+        if self.report is None or not self.report.is_following:
             return State.BAD
         if self.link is None:
             return State.WARN
@@ -54,7 +54,7 @@ class BrokerSet:
 
     broker_name: str
     master: BrokerNode | None
-    said: Replication | None
+    report: Replication | None
     problem: str
     """Why the master's state is unknown."""
     slaves: tuple[SlaveRow, ...]
@@ -62,11 +62,11 @@ class BrokerSet:
 
     @property
     def state(self) -> State:
-        return State.OK if self.said is not None else State.BAD
+        return State.OK if self.report is not None else State.BAD
 
 
 def sets_of(
-    cluster: Cluster, said: Mapping[str, Replication | GatewayError]
+    cluster: Cluster, report: Mapping[str, Replication | GatewayError]
 ) -> tuple[BrokerSet, ...]:
     """Return the sets with a slave, in the order of the brokers."""
     nodes = cluster.in_sets
@@ -74,7 +74,7 @@ def sets_of(
     for broker_name in dict.fromkeys(node.broker_name for node in nodes):
         members = [node for node in nodes if node.broker_name == broker_name]
         master = next((node for node in members if node.is_master), None)
-        answer = None if master is None else said.get(master.address)
+        answer = None if master is None else report.get(master.address)
         of_master = answer if isinstance(answer, Replication) else None
         links = {} if of_master is None else {link.address: link for link in of_master.links}
         slaves = [node for node in members if not node.is_master]
@@ -84,7 +84,7 @@ def sets_of(
                 master,
                 of_master,
                 answer.what if isinstance(answer, GatewayError) else "",
-                tuple(_slave_row(node, said.get(node.address), links) for node in slaves),
+                tuple(_slave_row(node, report.get(node.address), links) for node in slaves),
                 cluster.read_at_ms,
             )
         )
@@ -117,9 +117,9 @@ def replication_findings(sets: Iterable[BrokerSet]) -> Iterable[Finding]:
     for one in sets:
         for row in one.slaves:
             names = {"broker": one.broker_name, "id": row.node.broker_id}
-            if row.said is None:
+            if row.report is None:
                 continue  # Brokers that don't respond are reported anyway.
-            if not row.said.is_following:
+            if not row.report.is_following:
                 yield Finding(
                     State.BAD,
                     _("Slave %(id)d of %(broker)s isn't following its master: %(why)s")

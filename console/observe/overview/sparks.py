@@ -9,7 +9,7 @@ from console.observe.history.access import history_store
 from console.observe.history.database import HistoryError
 from console.observe.history.metrics import BROKER, GOT, GROUP, LAG, PUT
 from console.observe.history.reading import SPARK_SLOTS, Spark, counted
-from console.observe.history.series import How, Line, trend_of, values_of
+from console.observe.history.series import Aspect, Line, trend_of, values_of
 from console.observe.history.tiers import COARSE, DAY_MS, HOUR_MS, MIDDLE
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ def sparks_now(now_ms: int) -> Sparks:
     day_of_masters = [day[number] for number in masters]
     hour_of_brokers, day_of_brokers = [*hour.values()], [*day.values()]
     return Sparks(
-        put=spark(hour_of_masters, PUT, How.MEAN),
-        got=spark(hour_of_brokers, GOT, How.MEAN),
+        put=spark(hour_of_masters, PUT, Aspect.MEAN),
+        got=spark(hour_of_brokers, GOT, Aspect.MEAN),
         put_day=longest(day_of_masters, hour_of_masters, PUT),
         got_day=longest(day_of_brokers, hour_of_brokers, GOT),
-        lag=spark(hour_of_groups, LAG, How.MEAN),
+        lag=spark(hour_of_groups, LAG, Aspect.MEAN),
     )
 
 
@@ -77,19 +77,21 @@ def broker_sparks(now_ms: int) -> dict[tuple[str, int], Spark]:
     except HistoryError as error:
         logger.warning("history unreadable error=%s", error)
         return {}
-    made = {place: spark([read[number]], PUT, How.MEAN) for place, number in brokers.items()}
+    made = {place: spark([read[number]], PUT, Aspect.MEAN) for place, number in brokers.items()}
     return {place: each for place, each in made.items() if each is not None}
 
 
 def longest(day: list[Points], hour: list[Points], metric: Metric) -> Spark | None:
     """Return the last day, or the last hour by the minute if there is no more data."""
-    long = spark(day, metric, How.SUM, is_day=True)
+    long = spark(day, metric, Aspect.SUM, is_day=True)
     if long is not None and sum(value is not None for value in long.values) > HOUR_SLOTS:
         return long
-    return spark(hour, metric, How.SUM) or long
+    return spark(hour, metric, Aspect.SUM) or long
 
 
-def spark(parts: list[Points], metric: Metric, how: How, *, is_day: bool = False) -> Spark | None:
-    values = values_of(parts, Line("", metric, how))
+def spark(
+    parts: list[Points], metric: Metric, aspect: Aspect, *, is_day: bool = False
+) -> Spark | None:
+    values = values_of(parts, Line("", metric, aspect))
     made = Spark(values, trend_of(values), is_day=is_day)
     return made if made.is_known else None

@@ -23,7 +23,7 @@ from console.observe.history.metrics import GROUP, LAG, PUT, TOPIC
 from console.observe.history.pages import chart_row
 from console.observe.history.range import requested_range
 from console.observe.history.reading import collector_state, sparks
-from console.observe.history.series import How, Line
+from console.observe.history.series import Aspect, Line
 from console.observe.overview.shared import Shared
 from console.observe.overview.sparks import broker_sparks, sparks_now
 from console.observe.overview.states import Finding, State
@@ -135,7 +135,7 @@ def summarize_now() -> Summary:
 def with_sparks(summary: Summary, at_ms: int) -> Summary:
     """Return the summary with the last hour in each row."""
     topics = sparks(TOPIC, [row.topic.name for row in summary.topics], Line("", PUT), at_ms)
-    lag = Line("", LAG, How.PEAK)
+    lag = Line("", LAG, Aspect.PEAK)
     groups = sparks(GROUP, [row.progress.group for row in summary.groups], lag, at_ms)
     brokers = broker_sparks(at_ms)
     return replace(

@@ -19,7 +19,7 @@ from console.observe.history import metrics
 from console.observe.history.metrics import Subject
 from console.observe.history.series import Line, values_of
 from console.observe.history.tiers import COARSE, DAY_MS, MIDDLE, MINUTE_MS
-from console.observe.verdicts.rules import BY_NAME, RULES, Seen
+from console.observe.verdicts.rules import BY_NAME, RULES, RuleInput
 from console.observe.verdicts.window import MINUTES, Window
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from console.observe.history.series import Values
     from console.observe.history.store import HistoryStore
-    from console.observe.verdicts.rules import Evidence, Found, Rule
+    from console.observe.verdicts.rules import Evidence, Finding, Rule
 
     Key = tuple[str, str, str, str]
 
@@ -146,7 +146,7 @@ class Judge:
         windows = {each: Window(each, read[ids[each]], now_ms) for each in wanted}
         found: dict[Key, Verdict] = {}
         for subject in subjects:
-            seen = Seen(
+            seen = RuleInput(
                 own=windows[subject],
                 group=windows.get(groups[subject]) if subject in groups else None,
                 broker=windows.get(masters[subject.broker]),
@@ -178,8 +178,8 @@ def group_of(progress: Subject) -> Subject:
 
 
 def verdicts_on(
-    rules: Iterable[Rule], seen: Seen, standing: Mapping[str, Evidence]
-) -> dict[str, Found]:
+    rules: Iterable[Rule], seen: RuleInput, standing: Mapping[str, Evidence]
+) -> dict[str, Finding]:
     """Return the verdicts on a subject; `standing` has the evidence of its earlier verdicts."""
     findings = {}
     for rule in rules:

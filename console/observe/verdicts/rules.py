@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from console.observe.history import metrics
 from console.observe.history.latency import quantile_ms
-from console.observe.history.series import How
+from console.observe.history.series import Aspect
 from console.observe.history.tiers import HOUR_MS, MINUTE_MS
 from console.observe.verdicts.window import MINUTES, mean_of
 
@@ -70,7 +70,7 @@ class Severity(StrEnum):
     WARN = "warn"
 
 
-class Found(NamedTuple):
+class Finding(NamedTuple):
     """A rule's finding: its severity, and the numbers that show it."""
 
     severity: Severity
@@ -78,7 +78,7 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RuleInput:
     """Input of a rule: a subject, its group (for progress) and its broker; None: not stored.
 
     `disk_used` and `disk_total` are the broker's last days in ten-minute steps.
@@ -95,8 +95,8 @@ class Rule(NamedTuple):
 
     name: str
     kind: str
-    judge: Callable[[Seen], Found | None]
-    persists: Callable[[Seen, Evidence], Found | None] | None = None
+    judge: Callable[[RuleInput], Finding | None]
+    persists: Callable[[RuleInput, Evidence], Finding | None] | None = None
     """Whether a verdict with this evidence continues although `judge` wouldn't start it, because it
     must
     not end while the problem gets worse.
@@ -105,11 +105,11 @@ class Rule(NamedTuple):
     """Facts that are evidence besides numbers."""
 
 
-def members(seen: Seen) -> float | None:
+def members(seen: RuleInput) -> float | None:
     return seen.group.last(metrics.MEMBERS) if seen.group is not None else None
 
 
-def falling_behind(seen: Seen) -> Found | None:
+def falling_behind(seen: RuleInput) -> Finding | None:
     """Judge: the lag grew by at least half in ten minutes, although the group consumes."""
     lags = seen.own.values(metrics.LAG)
     before, now = mean_of(lags, TREND_MINUTES, TREND_MINUTES + 3), mean_of(lags, 0, 3)
@@ -129,10 +129,10 @@ def falling_behind(seen: Seen) -> Found | None:
     severity = Severity.BAD if age >= 10 * MINUTE_MS else Severity.WARN
     rate = (now - before) / (TREND_MINUTES * 60)
     evidence = {"before": before, "now": now, "minutes": TREND_MINUTES, "consumed": consumed}
-    return Found(severity, evidence | {"growth": rate, "age_ms": age})
+    return Finding(severity, evidence | {"growth": rate, "age_ms": age})
 
 
-def is_older(seen: Seen) -> bool:
+def is_older(seen: RuleInput) -> bool:
     """Whether the oldest unread message is minutes old, and older than ten minutes ago."""
     ages = seen.own.values(metrics.LAG_AGE)
     before, now = mean_of(ages, TREND_MINUTES, TREND_MINUTES + 3), mean_of(ages, 0, 3)
@@ -141,7 +141,7 @@ def is_older(seen: Seen) -> bool:
     return now >= 2 * MINUTE_MS and now - before >= MINUTE_MS
 
 
-def is_not_shrinking(seen: Seen, evidence: Evidence) -> Found | None:
+def is_not_shrinking(seen: RuleInput, evidence: Evidence) -> Finding | None:
     """Continue while the lag is long and not shorter than ten minutes ago."""
     lags = seen.own.values(metrics.LAG)
     before, now = mean_of(lags, TREND_MINUTES, TREND_MINUTES + 3), mean_of(lags, 0, 3)
@@ -153,10 +153,10 @@ def is_not_shrinking(seen: Seen, evidence: Evidence) -> Found | None:
     age = seen.own.last(metrics.LAG_AGE) or 0.0
     severity = Severity.BAD if age >= 10 * MINUTE_MS else Severity.WARN
     newer = {"before": before, "now": now, "age_ms": age} if "before" in evidence else {}
-    return Found(severity, {**evidence, **newer})
+    return Finding(severity, {**evidence, **newer})
 
 
-def still_not_consuming(seen: Seen, evidence: Evidence) -> Found | None:
+def still_not_consuming(seen: RuleInput, evidence: Evidence) -> Finding | None:
     """Continue while the group consumes nothing, even if its consumers are unknown."""
     gone = seen.group.values(metrics.MEMBERS)[-GONE_MINUTES - 1 :] if seen.group is not None else []
     lag = seen.own.last(metrics.LAG)
@@ -170,10 +170,10 @@ def still_not_consuming(seen: Seen, evidence: Evidence) -> Found | None:
     if "minutes" in evidence:
         values = seen.own.values(metrics.CONSUMED)
         more["minutes"] = next((n for n, value in enumerate(reversed(values)) if value), MINUTES)
-    return Found(Severity.BAD if "minutes" in evidence else Severity.WARN, {**evidence, **more})
+    return Finding(Severity.BAD if "minutes" in evidence else Severity.WARN, {**evidence, **more})
 
 
-def queue_still_stuck(seen: Seen, evidence: Evidence) -> Found | None:
+def queue_still_stuck(seen: RuleInput, evidence: Evidence) -> Finding | None:
     """Continue while the queue's first unread message gets older, regardless of other queues."""
     queue = round(evidence["queue"])
     ages = seen.own.values(metrics.LAG_AGE, part=queue)[-STILL_MINUTES:]
@@ -181,10 +181,10 @@ def queue_still_stuck(seen: Seen, evidence: Evidence) -> Found | None:
     if len(known) < 2 or known[-1] < STILL_MINUTES * MINUTE_MS or known[-1] <= known[0]:
         return None
     lag = seen.own.last(metrics.LAG, queue) or 0.0
-    return Found(Severity.BAD, {**evidence, "age_ms": known[-1], "lag": lag})
+    return Finding(Severity.BAD, {**evidence, "age_ms": known[-1], "lag": lag})
 
 
-def unread_and_still(seen: Seen) -> float | None:
+def unread_and_still(seen: RuleInput) -> float | None:
     """Return the lag of a group with consumers that has consumed nothing for some minutes."""
     own = seen.own
     lag, count = own.last(metrics.LAG), members(seen)
@@ -197,7 +197,7 @@ def unread_and_still(seen: Seen) -> float | None:
     return None if own.sum(metrics.CONSUMED, STILL_MINUTES) else lag
 
 
-def stopped(seen: Seen) -> Found | None:
+def stopped(seen: RuleInput) -> Finding | None:
     """Judge: the group consumed within the hour and has stopped, with unread messages."""
     lag = unread_and_still(seen)
     consumed = seen.own.sum(metrics.CONSUMED, MINUTES)
@@ -205,10 +205,10 @@ def stopped(seen: Seen) -> Found | None:
         return None
     values = seen.own.values(metrics.CONSUMED)
     still = next(n for n, value in enumerate(reversed(values)) if value)
-    return Found(Severity.BAD, {"lag": lag, "minutes": still, "members": members(seen) or 0})
+    return Finding(Severity.BAD, {"lag": lag, "minutes": still, "members": members(seen) or 0})
 
 
-def stalled(seen: Seen) -> Found | None:
+def stalled(seen: RuleInput) -> Finding | None:
     """Judge: the group has consumers and unread messages, but has consumed nothing for half an
     hour.
     """
@@ -218,16 +218,16 @@ def stalled(seen: Seen) -> Found | None:
     if not seen.own.known(metrics.CONSUMED, MINUTES // 2) or not members(seen):
         return None
     age = seen.own.last(metrics.LAG_AGE) or 0.0
-    return Found(Severity.WARN, {"lag": lag, "age_ms": age, "members": members(seen) or 0})
+    return Finding(Severity.WARN, {"lag": lag, "age_ms": age, "members": members(seen) or 0})
 
 
-def rewound(seen: Seen) -> Found | None:
+def rewound(seen: RuleInput) -> Finding | None:
     """Judge: offsets were rewound, so messages are consumed again."""
     count = seen.own.sum(metrics.REWOUND, RECENT_MINUTES)
-    return Found(Severity.WARN, {"count": count, "minutes": RECENT_MINUTES}) if count else None
+    return Finding(Severity.WARN, {"count": count, "minutes": RECENT_MINUTES}) if count else None
 
 
-def one_queue_stuck(seen: Seen) -> Found | None:
+def one_queue_stuck(seen: RuleInput) -> Finding | None:
     """Judge: a queue's first unread message stays the same while other queues progress."""
     own = seen.own
     if not own.sum(metrics.CONSUMED, STILL_MINUTES):
@@ -247,10 +247,10 @@ def one_queue_stuck(seen: Seen) -> Found | None:
         return None
     age, queue = max(stuck)
     lag = own.last(metrics.LAG, queue) or 0.0
-    return Found(Severity.BAD, {"queue": queue, "age_ms": age, "lag": lag, "count": len(stuck)})
+    return Finding(Severity.BAD, {"queue": queue, "age_ms": age, "lag": lag, "count": len(stuck)})
 
 
-def no_consumer(seen: Seen) -> Found | None:
+def no_consumer(seen: RuleInput) -> Finding | None:
     """Judge: no consumer is connected, and unread messages accumulate."""
     own = seen.own
     counts = own.values(metrics.MEMBERS)[-3:]
@@ -260,29 +260,29 @@ def no_consumer(seen: Seen) -> Found | None:
     age = own.last(metrics.LAG_AGE) or 0.0
     grows = before is not None and lag > before
     severity = Severity.BAD if grows and lag >= LAG_MIN else Severity.WARN
-    return Found(severity, {"lag": lag, "age_ms": age})
+    return Finding(severity, {"lag": lag, "age_ms": age})
 
 
-def dead_letters(seen: Seen) -> Found | None:
+def dead_letters(seen: RuleInput) -> Finding | None:
     """Judge: messages became dead letters."""
     count = seen.own.sum(metrics.DEAD, RECENT_MINUTES)
     if not count:
         return None
     severity = Severity.BAD if count >= LAG_MIN else Severity.WARN
-    return Found(severity, {"count": count, "minutes": RECENT_MINUTES})
+    return Finding(severity, {"count": count, "minutes": RECENT_MINUTES})
 
 
-def many_retries(seen: Seen) -> Found | None:
+def many_retries(seen: RuleInput) -> Finding | None:
     """Judge: more than a tenth of the messages a group consumes are retries."""
     retried = seen.own.sum(metrics.RETRIED, RECENT_MINUTES)
     consumed = seen.own.sum(metrics.CONSUMED, RECENT_MINUTES)
     if not retried or not consumed or retried < CALLS_MIN or retried < consumed * 0.1:
         return None
     evidence = {"count": retried, "share": retried / consumed, "minutes": RECENT_MINUTES}
-    return Found(Severity.WARN, evidence)
+    return Finding(Severity.WARN, evidence)
 
 
-def retention_is_near(seen: Seen) -> Found | None:
+def retention_is_near(seen: RuleInput) -> Finding | None:
     """Judge: the oldest unread message will expire soon."""
     age = seen.own.last(metrics.LAG_AGE)
     kept = seen.broker.last(metrics.RETENTION) if seen.broker is not None else None
@@ -293,10 +293,10 @@ def retention_is_near(seen: Seen) -> Found | None:
     # If no consumer of the group runs, its unread messages don't count as lost.
     is_left_alone = left <= 0 and members(seen) == 0
     severity = Severity.BAD if left < HOUR_MS and not is_left_alone else Severity.WARN
-    return Found(severity, {"lag": lag, "left_ms": max(0.0, left), "kept_ms": kept})
+    return Finding(severity, {"lag": lag, "left_ms": max(0.0, left), "kept_ms": kept})
 
 
-def slow_flush(seen: Seen) -> Found | None:
+def slow_flush(seen: RuleInput) -> Finding | None:
     """Judge: one flush in a hundred is slow, for some minutes."""
     counts = seen.own.histogram(metrics.FLUSH_TOOK, STILL_MINUTES)
     p99 = quantile_ms(counts, 0.99)
@@ -304,24 +304,24 @@ def slow_flush(seen: Seen) -> Found | None:
         return None
     severity = Severity.BAD if p99 >= VERY_SLOW_FLUSH_MS else Severity.WARN
     half = quantile_ms(counts, 0.5) or 0.0
-    return Found(severity, {"p99_ms": p99, "p50_ms": half, "minutes": STILL_MINUTES})
+    return Finding(severity, {"p99_ms": p99, "p50_ms": half, "minutes": STILL_MINUTES})
 
 
-def puts_fail(seen: Seen) -> Found | None:
+def puts_fail(seen: RuleInput) -> Finding | None:
     """Judge: the broker failed to store messages."""
     count = seen.own.sum(metrics.PUT_FAILED, STILL_MINUTES)
-    return Found(Severity.BAD, {"count": count, "minutes": STILL_MINUTES}) if count else None
+    return Finding(Severity.BAD, {"count": count, "minutes": STILL_MINUTES}) if count else None
 
 
-def requests_refused(seen: Seen) -> Found | None:
+def requests_refused(seen: RuleInput) -> Finding | None:
     """Judge: access control keeps refusing requests."""
     count = seen.own.sum(metrics.REFUSED, RECENT_MINUTES)
     if not count or count < REFUSED_MIN:
         return None
-    return Found(Severity.WARN, {"count": count, "minutes": RECENT_MINUTES})
+    return Finding(Severity.WARN, {"count": count, "minutes": RECENT_MINUTES})
 
 
-def half_messages(seen: Seen) -> Found | None:
+def half_messages(seen: RuleInput) -> Finding | None:
     """Judge: the number of undecided transactions grows, or one has been undecided for long."""
     now = seen.own.last(metrics.HALF_PENDING)
     before = seen.own.mean(metrics.HALF_PENDING, 27, 33)
@@ -329,15 +329,15 @@ def half_messages(seen: Seen) -> Found | None:
     piles = now is not None and before is not None and now >= HALF_MIN and now >= 2 * before
     if not now or not (piles or (age is not None and age >= HALF_AGE_MS)):
         return None
-    return Found(Severity.WARN, {"count": now, "before": before or 0.0, "age_ms": age or 0.0})
+    return Finding(Severity.WARN, {"count": now, "before": before or 0.0, "age_ms": age or 0.0})
 
 
-def disk_fills(seen: Seen) -> Found | None:
+def disk_fills(seen: RuleInput) -> Finding | None:
     """Judge: at the rate of the last days, the disk will be full soon."""
     used, total = seen.disk_used or [], seen.own.last(metrics.DISK_TOTAL)
     now = seen.own.last(metrics.DISK_USED)
     if total and now is not None and now >= total * FULL_SHARE:
-        return Found(Severity.BAD, {"days": 0.0, "used": now / total, "a_day": 0.0})
+        return Finding(Severity.BAD, {"days": 0.0, "used": now / total, "a_day": 0.0})
     known = [(index, value) for index, value in enumerate(used) if value is not None]
     if not total or len(known) < DISK_HOURS_MIN * SLOTS_AN_HOUR:
         return None
@@ -351,7 +351,7 @@ def disk_fills(seen: Seen) -> Found | None:
     if days > DISK_DAYS_WARN:
         return None
     severity = Severity.BAD if days <= DISK_DAYS_BAD else Severity.WARN
-    return Found(severity, {"days": days, "used": known[-1][1] / total, "a_day": pace})
+    return Finding(severity, {"days": days, "used": known[-1][1] / total, "a_day": pace})
 
 
 def pace_a_day(used: Values, known: list[tuple[int, float]]) -> float:
@@ -379,7 +379,7 @@ def slope_of(known: list[tuple[int, float]]) -> float:
     return sum((x - middle) * (y - mean) for x, y in known) / spread if spread else 0.0
 
 
-def slave_behind(seen: Seen) -> Found | None:
+def slave_behind(seen: RuleInput) -> Finding | None:
     """Judge: a slave has been behind for minutes and isn't catching up."""
     lags, ages = seen.own.values(metrics.REPLICATION_BEHIND), recent_ages(seen)
     if not ages or min(ages) < BEHIND_MS:
@@ -389,17 +389,17 @@ def slave_behind(seen: Seen) -> Found | None:
     if now is None or (before is not None and now < 0.95 * before):
         return None
     severity = Severity.BAD if ages[-1] >= VERY_BEHIND_MS else Severity.WARN
-    return Found(severity, {"lag": now, "age_ms": ages[-1]})
+    return Finding(severity, {"lag": now, "age_ms": ages[-1]})
 
 
-def recent_ages(seen: Seen) -> list[float]:
+def recent_ages(seen: RuleInput) -> list[float]:
     """Return a slave's delay in the last minutes; empty if any of them is unknown."""
     values = seen.own.values(metrics.REPLICATION_AGE)[-GONE_MINUTES:]
     known = [value for value in values if value is not None]
     return known if len(known) == GONE_MINUTES else []
 
 
-def slave_gone(seen: Seen) -> Found | None:
+def slave_gone(seen: RuleInput) -> Finding | None:
     """Judge: a slave that was connected within the hour has been gone for minutes."""
     counts = seen.own.values(metrics.SLAVES)
     recent = [count for count in counts[-GONE_MINUTES:] if count is not None]
@@ -408,44 +408,44 @@ def slave_gone(seen: Seen) -> Found | None:
         return None
     away = next(n for n, count in enumerate(reversed(counts)) if (count or 0) > recent[-1])
     severity = Severity.WARN if recent[-1] else Severity.BAD
-    return Found(severity, {"before": most, "now": recent[-1], "minutes": away})
+    return Finding(severity, {"before": most, "now": recent[-1], "minutes": away})
 
 
-def slave_still_gone(seen: Seen, evidence: Evidence) -> Found | None:
+def slave_still_gone(seen: RuleInput, evidence: Evidence) -> Finding | None:
     """Continue for a day while there are fewer slaves than before."""
     count = seen.own.last(metrics.SLAVES)
     minutes = evidence["minutes"] + 1
     if count is None or count >= evidence["before"] or minutes * MINUTE_MS > GONE_AT_MOST_MS:
         return None
     severity = Severity.WARN if count else Severity.BAD
-    return Found(severity, {**evidence, "now": count, "minutes": minutes})
+    return Finding(severity, {**evidence, "now": count, "minutes": minutes})
 
 
-def few_replicas(seen: Seen) -> Found | None:
+def few_replicas(seen: RuleInput) -> Finding | None:
     """Judge: the master rejects messages because too few slaves are in sync."""
     least = seen.own.last(metrics.REPLICAS_MIN)
     synced = seen.own.values(metrics.SLAVES_IN_SYNC)[-2:]
     if least is None or len(synced) < 2 or None in synced:
         return None
     most = max(count for count in synced if count is not None) + 1
-    return Found(Severity.BAD, {"now": most, "least": least}) if most < least else None
+    return Finding(Severity.BAD, {"now": most, "least": least}) if most < least else None
 
 
-def mismatch(seen: Seen) -> Found | None:
+def mismatch(seen: RuleInput) -> Finding | None:
     """Judge: consumers of a group have had different subscriptions for minutes."""
     counts = seen.own.values(metrics.MISMATCHED)
     if not all(counts[-STILL_MINUTES:]):
         return None
     # A deployment that changes the subscription is over by then.
     severity = Severity.BAD if all(counts[-RECENT_MINUTES:]) else Severity.WARN
-    return Found(severity, {"odd": counts[-1] or 0.0, "members": members_of(seen)})
+    return Finding(severity, {"odd": counts[-1] or 0.0, "members": members_of(seen)})
 
 
-def members_of(seen: Seen) -> float:
+def members_of(seen: RuleInput) -> float:
     return seen.own.last(metrics.MEMBERS) or 0.0
 
 
-def many_versions(seen: Seen) -> Found | None:
+def many_versions(seen: RuleInput) -> Finding | None:
     """Judge: three versions for minutes, or two for an hour, which is longer than a deployment."""
     counts = seen.own.values(metrics.VERSIONS)
     recent = [count or 0.0 for count in counts[-TREND_MINUTES:]]
@@ -454,10 +454,10 @@ def many_versions(seen: Seen) -> Found | None:
         return None
     if min(recent) < VERSIONS_MANY and len(known) < VERSIONS_MINUTES:
         return None
-    return Found(Severity.WARN, {"versions": recent[-1], "members": members_of(seen)})
+    return Finding(Severity.WARN, {"versions": recent[-1], "members": members_of(seen)})
 
 
-def hot_queue(seen: Seen) -> Found | None:
+def hot_queue(seen: RuleInput) -> Finding | None:
     """Judge: a queue gets many times the messages of its topic's other queues."""
     found = []
     for part in seen.own.parts(metrics.HOT_QUEUE):
@@ -468,47 +468,47 @@ def hot_queue(seen: Seen) -> Found | None:
     if not found or not rate:
         return None
     share, queue = max(found)
-    return Found(Severity.WARN, {"queue": queue, "share": share / 1000, "rate": rate})
+    return Finding(Severity.WARN, {"queue": queue, "share": share / 1000, "rate": rate})
 
 
-def hot_key(seen: Seen) -> Found | None:
+def hot_key(seen: RuleInput) -> Finding | None:
     """Judge: half of a topic's messages have had the same key, for minutes."""
     shares = seen.own.values(metrics.HOT_KEY)[-STILL_MINUTES:]
     known = [share / 1000 for share in shares if share is not None]
     rate = seen.own.mean(metrics.PUT, 0, STILL_MINUTES)
     if len(known) < STILL_MINUTES or min(known) < HOT_KEY_SHARE or not rate:
         return None
-    return Found(Severity.WARN, {"share": known[-1], "rate": rate})
+    return Finding(Severity.WARN, {"share": known[-1], "rate": rate})
 
 
-def near_limit(seen: Seen) -> Found | None:
+def near_limit(seen: RuleInput) -> Finding | None:
     """Judge: a message was close to the broker's size limit."""
-    sizes = seen.own.values(metrics.LARGEST, How.PEAK)[-RECENT_MINUTES:]
+    sizes = seen.own.values(metrics.LARGEST, Aspect.PEAK)[-RECENT_MINUTES:]
     limit = seen.broker.last(metrics.MESSAGE_MAX) if seen.broker is not None else None
     size = max((each for each in sizes if each is not None), default=0.0)
     if not limit or size < limit * NEAR_LIMIT:
         return None
     severity = Severity.BAD if size >= limit * VERY_NEAR_LIMIT else Severity.WARN
-    return Found(severity, {"size": size, "limit": limit, "minutes": RECENT_MINUTES})
+    return Finding(severity, {"size": size, "limit": limit, "minutes": RECENT_MINUTES})
 
 
-def clock_off(seen: Seen) -> Found | None:
+def clock_off(seen: RuleInput) -> Finding | None:
     """Judge: a client's clock has differed from the broker's by seconds, for minutes."""
     off = seen.own.values(metrics.CLOCK_OFF)[-STILL_MINUTES:]
     known = [each for each in off if each is not None]
     if len(known) < STILL_MINUTES or min(known) < CLOCK_OFF_MS:
         return None
-    return Found(Severity.WARN, {"off_ms": known[-1]})
+    return Finding(Severity.WARN, {"off_ms": known[-1]})
 
 
-def cold_reads(seen: Seen) -> Found | None:
+def cold_reads(seen: RuleInput) -> Finding | None:
     """Judge: a group reads mostly from disk."""
     cold = seen.own.sum(metrics.GOT_COLD, RECENT_MINUTES)
     consumed = seen.own.sum(metrics.CONSUMED, RECENT_MINUTES)
     if not cold or not consumed or cold < COLD_MIN or cold < consumed * COLD_SHARE:
         return None
     share = min(1.0, cold / consumed)
-    return Found(Severity.WARN, {"count": cold, "share": share, "minutes": RECENT_MINUTES})
+    return Finding(Severity.WARN, {"count": cold, "share": share, "minutes": RECENT_MINUTES})
 
 
 PLACE = ("message_topic", "message_queue", "message_offset")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.observe.history.metrics import WHOLE, Column
-from console.observe.history.series import How, Line, values_of
+from console.observe.history.series import Aspect, Line, values_of
 
 if TYPE_CHECKING:
     from console.observe.history.metrics import Metric, Subject
@@ -26,8 +26,8 @@ class Window:
         self.now_ms = now_ms
         self._points = points
 
-    def values(self, metric: Metric, how: How = How.MEAN, part: int = WHOLE) -> Values:
-        return values_of([self._points], Line("", metric, how, part))
+    def values(self, metric: Metric, aspect: Aspect = Aspect.MEAN, part: int = WHOLE) -> Values:
+        return values_of([self._points], Line("", metric, aspect, part))
 
     def parts(self, metric: Metric) -> list[int]:
         """Return the parts, such as queues, for which a figure is known."""
@@ -51,7 +51,7 @@ class Window:
 
     def sum(self, metric: Metric, minutes: int) -> float | None:
         """Return a counter's total over the last minutes, or None if all are unknown."""
-        known = [v for v in self.values(metric, How.SUM)[-minutes:] if v is not None]
+        known = [v for v in self.values(metric, Aspect.SUM)[-minutes:] if v is not None]
         return sum(known) if known else None
 
     def known(self, metric: Metric, minutes: int) -> bool:

@@ -280,7 +280,7 @@ WORDS: dict[str, Words] = {
         gettext_lazy("Slow disk"),
         evidence.slow_flush,
         gettext_lazy("Another program is writing to the same disk, or the disk itself is slow."),
-        gettext_lazy("Find out what is writing (iotop), and check the disk's health."),
+        gettext_lazy("Find the program that is writing (iotop), and check the disk's health."),
     ),
     "half-messages": Words(
         gettext_lazy("Transactions piling up"),

@@ -41,7 +41,7 @@ def begin(request: HttpRequest) -> HttpResponse:
     except ProviderUnreachableError as error:
         return show_unreachable(request, error)
     except SignInRefusedError as error:
-        return not_let_in(request, error)
+        return sign_in_failed(request, error)
     request.session[NEXT] = request.GET.get(REDIRECT_FIELD_NAME, "")[:NEXT_CHARACTERS_MAX]
     return answer
 
@@ -58,7 +58,7 @@ def callback(request: HttpRequest) -> HttpResponse:
     except ProviderUnreachableError as error:
         return show_unreachable(request, error)
     except SignInRefusedError as error:
-        return not_let_in(request, error)
+        return sign_in_failed(request, error)
     account, name = entered.account, entered.account.get_username()
     login(request, account, backend=BACKEND)
     request.session.pop(NEXT, None)
@@ -95,7 +95,7 @@ def show_unreachable(request: HttpRequest, error: ProviderUnreachableError) -> H
     return show_failure(request, sentence, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-def not_let_in(request: HttpRequest, error: SignInRefusedError) -> HttpResponse:
+def sign_in_failed(request: HttpRequest, error: SignInRefusedError) -> HttpResponse:
     refused(request, "account.sign-in", error.subject, str(error))
     return show_failure(request, str(error), HTTPStatus.FORBIDDEN)
 
@@ -103,4 +103,4 @@ def not_let_in(request: HttpRequest, error: SignInRefusedError) -> HttpResponse:
 def show_failure(request: HttpRequest, sentence: str, status: HTTPStatus) -> HttpResponse:
     """Show the sign-in page with the reason for the failure."""
     context = {"sentence": sentence, "provider": settings.TREBUCHET_OIDC_NAME}
-    return render(request, "accounts/not_let_in.html", context, status=status)
+    return render(request, "accounts/sign_in_failed.html", context, status=status)

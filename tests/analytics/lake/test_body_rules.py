@@ -91,7 +91,7 @@ def test_a_body_that_cannot_be_masked_is_left_out(tmp_path: Path, rule: str, bod
         ("[bodies.orders]\nmask = true", "only have patterns, fields, columns"),
         ('[bodies.orders]\npatterns = "x"', "a list of strings"),
         ('[bodies.orders]\npatterns = ["("]', "isn't a valid regular expression"),
-        ('[bodies."a b"]', "not a topic"),
+        ('[bodies."a b"]', "doesn't name a valid topic"),
         ("[bodies", "can't be read"),
     ],
 )

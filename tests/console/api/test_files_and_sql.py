@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group
 from console.accounts.models import CustomRole
 from console.broker.files.models import FileVersion
 from console.data.sql.models import SavedQuery
-from console.data.sql.rights import every_right, give
+from console.data.sql.rights import every_right, grant
 from console.people.audit.models import Entry
 from tests.console.worlds import sql_world
 
@@ -199,7 +199,7 @@ def test_who_may_not_ask_the_lake_does_none_of_it(
 
 
 def test_others_queries_are_shared_and_not_changed(programs, lake, operator_account) -> None:
-    give(operator_account, None)
+    grant(operator_account, None)
     SavedQuery.objects.update(is_shared=True)
 
     refused = programs.operator.delete(f"/sql/saved/{lake.pk}")

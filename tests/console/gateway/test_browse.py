@@ -14,7 +14,7 @@ from console.gateway.errors import NotFoundError, UnknownStoreError
 from console.gateway.remote.brokers import RemoteBrokers
 from console.gateway.remote.gateway import gateway_to
 from console.gateway.requests.records import decode_all
-from console.lib.stored import BrokerQueue, Place, Wanted
+from console.lib.stored import BrokerQueue, MessageRange, Place
 from tests.console.gateway.support import ORDERS, ask, send
 from tests.support.broker import running_broker
 from tests.support.patience import PATIENCE_S
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FOREVER_MS = 1 << 44
 
 
-async def everything(gateway: Gateway, wanted: Wanted, count: int) -> list[Place]:
+async def everything(gateway: Gateway, wanted: MessageRange, count: int) -> list[Place]:
     """Return the locations on all pages."""
     places: list[Place] = []
     total = None
@@ -50,7 +50,7 @@ async def test_pages_hold_each_message_once_newest_first_over_all_queues(
     for queue_id, number in ((1, 40), (0, 3), (1, 1)):
         await send(gateway, "Orders", queue_id=queue_id, count=number)
 
-    places = await everything(gateway, Wanted("Orders", 0, FOREVER_MS), count)
+    places = await everything(gateway, MessageRange("Orders", 0, FOREVER_MS), count)
 
     assert places == sorted(places, reverse=True)
     assert sorted((each.queue.queue_id, each.queue_offset) for each in places) == [
@@ -64,15 +64,15 @@ async def test_a_search_ends_at_its_time_and_at_its_queue(gateway: Gateway) -> N
     await send(gateway, "Orders", queue_id=0, count=5)
     await send(gateway, "Orders", queue_id=1, count=5)
     queue = BrokerQueue("broker-a", 1)
-    whole = await everything(gateway, Wanted("Orders", 0, FOREVER_MS), 100)
+    whole = await everything(gateway, MessageRange("Orders", 0, FOREVER_MS), 100)
 
     assert {each.queue for each in whole} == {queue, BrokerQueue("broker-a", 0)}
-    of_one = await everything(gateway, Wanted("Orders", 0, FOREVER_MS, queue), 2)
+    of_one = await everything(gateway, MessageRange("Orders", 0, FOREVER_MS, queue), 2)
     assert [each.queue for each in of_one] == [queue] * 5
-    assert await everything(gateway, Wanted("Orders", 0, 1_000), 100) == []
+    assert await everything(gateway, MessageRange("Orders", 0, 1_000), 100) == []
     low, high = whole[-1].store_ms, whole[0].store_ms
     within = [each for each in whole if low + 1 <= each.store_ms < high]
-    found = await ask(gateway.browse.newest, Wanted("Orders", low + 1, high), None, 100)
+    found = await ask(gateway.browse.newest, MessageRange("Orders", low + 1, high), None, 100)
     assert [each.place for each in found.messages] == within
 
 
@@ -135,7 +135,7 @@ async def test_who_looks_moves_no_group(gateway: Gateway) -> None:
     await ask(gateway.groups.save, GroupConfig("billing"), ["broker-a"])
     await send(gateway, "Orders", queue_id=0, count=3)
 
-    await ask(gateway.browse.newest, Wanted("Orders", 0, FOREVER_MS), None, 100)
+    await ask(gateway.browse.newest, MessageRange("Orders", 0, FOREVER_MS), None, 100)
 
     for name in await ask(gateway.groups.all):
         progress = await ask(gateway.groups.progress, name)
@@ -144,7 +144,7 @@ async def test_who_looks_moves_no_group(gateway: Gateway) -> None:
 
 async def test_a_topic_that_is_not_there_is_not_found(gateway: Gateway) -> None:
     with pytest.raises(NotFoundError):
-        await ask(gateway.browse.newest, Wanted("Nowhere", 0, FOREVER_MS), None, 100)
+        await ask(gateway.browse.newest, MessageRange("Nowhere", 0, FOREVER_MS), None, 100)
 
 
 @pytest.mark.parametrize(

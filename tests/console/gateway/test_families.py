@@ -295,7 +295,7 @@ def place_of(record: Logged) -> str:
 def look(number: int, sql_group: SqlGroup) -> tuple[list[Step], Relatives]:
     """Return the stages that pages show for a message found by its unique key."""
     day = TimeRange(now_ms() - 86_400_000, now_ms() + 1, now_ms())
-    found = lookups.keyed(lookups.Asked("id", TOPIC, key_of(number), "", "", day)).messages
+    found = lookups.keyed(lookups.Lookup("id", TOPIC, key_of(number), "", "", day)).messages
     relatives_found = relatives_of(found[-1])
     root = relatives_found.root
     readings = [] if root.is_half else [reading(root, SQL_GROUP, *sql_group, ())]

@@ -114,7 +114,7 @@ async def test_an_unknown_broker_is_asked_nothing_and_the_own_one_goes_on(world:
     await gateway.messages.join(BILLING)
     watch = gateway.watch.open(impostor.address, lambda _: None)
     with pytest.raises(UnconfirmedBrokerError):
-        await watch.ask_for({"all": WatchFilter()})
+        await watch.set_filters({"all": WatchFilter()})
     with pytest.raises(UnconfirmedBrokerError):
         await ask(gateway.topics.save, ORDERS, ["broker-a", "broker-x"])
     with pytest.raises(GatewayError):

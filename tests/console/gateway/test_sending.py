@@ -10,7 +10,7 @@ from console.gateway.answers import MessageQueue
 from console.gateway.errors import GatewayError, RequestFailedError
 from console.gateway.outgoing import NewMessage
 from console.lib.moment import now_ms
-from console.lib.stored import BrokerQueue, Wanted
+from console.lib.stored import BrokerQueue, MessageRange
 from tests.console.gateway.support import ORDERS, ask, send
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ FOREVER_MS = 1 << 44
 
 
 async def bodies(gateway: Gateway) -> list[bytes]:
-    found = await ask(gateway.browse.newest, Wanted("Orders", 0, FOREVER_MS), None, 100)
+    found = await ask(gateway.browse.newest, MessageRange("Orders", 0, FOREVER_MS), None, 100)
     return sorted(each.body or b"" for each in found.messages)
 
 

@@ -42,7 +42,9 @@ async def test_a_watch_brings_what_was_stored(gateway: Gateway) -> None:
     [node] = (await ask(gateway.cluster.registered)).masters
     received = Received()
     watch = gateway.watch.open(node.address, received)
-    await watch.ask_for({"one": WatchFilter(topic="Ord*"), "other": WatchFilter(topic="Payments")})
+    await watch.set_filters(
+        {"one": WatchFilter(topic="Ord*"), "other": WatchFilter(topic="Payments")}
+    )
 
     await send(gateway, "Orders", queue_id=1, count=1)
     event = await received.next()
@@ -59,10 +61,10 @@ async def test_a_watch_brings_only_what_it_was_asked_for_last(gateway: Gateway) 
     [node] = (await ask(gateway.cluster.registered)).masters
     received = Received()
     watch = gateway.watch.open(node.address, received)
-    await watch.ask_for({"": WatchFilter(topic="Payments")})
+    await watch.set_filters({"": WatchFilter(topic="Payments")})
     await send(gateway, "Orders", queue_id=0, count=1)
 
-    await watch.ask_for({"stored": WatchFilter(stages=frozenset({"stored"}))})
+    await watch.set_filters({"stored": WatchFilter(stages=frozenset({"stored"}))})
     await send(gateway, "Orders", queue_id=0, count=1)
     event = await received.next()
     await watch.close()
@@ -73,7 +75,7 @@ async def test_a_watch_brings_only_what_it_was_asked_for_last(gateway: Gateway) 
 async def test_a_closed_watch_has_ended_and_may_be_closed_again(gateway: Gateway) -> None:
     [node] = (await ask(gateway.cluster.registered)).masters
     watch = gateway.watch.open(node.address, lambda _: None)
-    await watch.ask_for({"all": WatchFilter()})
+    await watch.set_filters({"all": WatchFilter()})
 
     await watch.close()
     await watch.close()
@@ -92,7 +94,7 @@ async def test_a_watch_whose_connection_broke_goes_on_where_it_was(gateway: Gate
     address = f"127.0.0.1:{await asyncio.to_thread(link.open)}"
     filters = {"all": WatchFilter(stages=frozenset({"stored"}))}
     watch = watches.open(address, received)
-    assert not await watch.ask_for(filters)
+    assert not await watch.set_filters(filters)
     await send(gateway, "Orders", queue_id=0, count=1)
     first = await received.next()
     place = WatchPlace(received.watch_id, int(str(first["seq"])), 1)
@@ -103,7 +105,7 @@ async def test_a_watch_whose_connection_broke_goes_on_where_it_was(gateway: Gate
     link.badness = Badness()
     await watch.close()
     again = watches.open(address, received)
-    is_resumed = await again.ask_for(filters, place)
+    is_resumed = await again.set_filters(filters, place)
     offsets = [(await received.next())["queueOffset"]]
     offsets += [each["queueOffset"] for each in received.rest]
     if len(offsets) < 2:
@@ -113,6 +115,6 @@ async def test_a_watch_whose_connection_broke_goes_on_where_it_was(gateway: Gate
     assert offsets == ["1", "2"]
     await again.close()
     one_more = watches.open(address, received)
-    assert not await one_more.ask_for(filters, place)
+    assert not await one_more.set_filters(filters, place)
     await one_more.close()
     await asyncio.to_thread(link.close)

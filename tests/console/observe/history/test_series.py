@@ -13,7 +13,7 @@ from console.observe.history.latency import BOUNDS_MS, quantile_ms
 from console.observe.history.metrics import Column
 from console.observe.history.points import MISSING
 from console.observe.history.range import requested_range
-from console.observe.history.series import How, Line, trend_of, values_of
+from console.observe.history.series import Aspect, Line, trend_of, values_of
 from console.observe.history.tiers import COARSE, FINE, HOUR_MS
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def test_a_counter_is_a_rate_and_a_gap_stays_a_gap() -> None:
 def test_a_peak_is_a_rate_too() -> None:
     coarse = points.coarser(of(metrics.PUT, 10, 90, 20), 60)
 
-    assert values_of([coarse], Line("", metrics.PUT, How.PEAK)) == [9.0]
+    assert values_of([coarse], Line("", metrics.PUT, Aspect.PEAK)) == [9.0]
     assert values_of([coarse], Line("", metrics.PUT)) == [4.0]
-    assert values_of([coarse], Line("", metrics.PUT, How.SUM)) == [120.0]
+    assert values_of([coarse], Line("", metrics.PUT, Aspect.SUM)) == [120.0]
 
 
 def test_brokers_add_up_only_where_each_is_known() -> None:

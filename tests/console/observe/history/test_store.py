@@ -208,13 +208,13 @@ def test_a_full_disk_refuses_a_sample_and_takes_the_next_when_there_is_room(tmp_
 
 def test_one_process_writes_at_a_time(database: Database) -> None:
     with (
-        database.held(),
+        database.lock(),
         pytest.raises(HistoryError, match="another collector"),
-        database.held(),
+        database.lock(),
     ):
         pytest.fail("two hold it")
     entered = []
-    with database.held():
+    with database.lock():
         entered.append(True)
     assert entered
 

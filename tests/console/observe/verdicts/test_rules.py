@@ -14,7 +14,7 @@ from console.observe.history import metrics, points
 from console.observe.history.metrics import Column, Subject
 from console.observe.history.points import MISSING
 from console.observe.history.tiers import HOUR_MS, MINUTE_MS
-from console.observe.verdicts.rules import BY_NAME, RULES, Found, Seen, Severity
+from console.observe.verdicts.rules import BY_NAME, RULES, Finding, RuleInput, Severity
 from console.observe.verdicts.window import MINUTES, Window
 from console.observe.verdicts.words import WORDS
 
@@ -65,7 +65,7 @@ def progress(
     rewound: Series | None = None,
     queues: dict[int, Series] | None = None,
     cold: Series | None = None,
-) -> Seen:
+) -> RuleInput:
     series: dict[Metric | tuple[Metric, int], Series] = {
         metrics.LAG: lag,
         metrics.CONSUMED: consumed if consumed is not None else flat(600),
@@ -79,10 +79,10 @@ def progress(
         series[metrics.LAG, queue] = flat(5)
     group = window(metrics.GROUP, {metrics.MEMBERS: flat(members)})
     broker = window(metrics.BROKER, {metrics.RETENTION: flat(retention_ms)})
-    return Seen(window(metrics.PROGRESS, series), group, broker)
+    return RuleInput(window(metrics.PROGRESS, series), group, broker)
 
 
-def group(**rows: Series) -> Seen:
+def group(**rows: Series) -> RuleInput:
     names = {
         "members": metrics.MEMBERS,
         "lag": metrics.LAG,
@@ -93,12 +93,12 @@ def group(**rows: Series) -> Seen:
         "versions": metrics.VERSIONS,
         "odd": metrics.MISMATCHED,
     }
-    return Seen(window(metrics.GROUP, {names[name]: row for name, row in rows.items()}))
+    return RuleInput(window(metrics.GROUP, {names[name]: row for name, row in rows.items()}))
 
 
 def broker(
     *, disk: Series | None = None, flush: dict[int, float] | None = None, **rows: Series
-) -> Seen:
+) -> RuleInput:
     names = {
         "failed": metrics.PUT_FAILED,
         "half": metrics.HALF_PENDING,
@@ -118,7 +118,7 @@ def broker(
     }
     for bucket, count in (flush or {}).items():
         series[metrics.FLUSH_TOOK, bucket] = flat(count)
-    return Seen(window(metrics.BROKER, series), disk_used=disk)
+    return RuleInput(window(metrics.BROKER, series), disk_used=disk)
 
 
 def topic(
@@ -127,7 +127,7 @@ def topic(
     key: Series | None = None,
     largest: Series | None = None,
     put: Series | None = None,
-) -> Seen:
+) -> RuleInput:
     """Return a topic; shares are per mille, and the broker accepts 4 MB."""
     series: dict[Metric | tuple[Metric, int], Series] = {
         metrics.PUT: put if put is not None else flat(6_000)
@@ -139,10 +139,10 @@ def topic(
     if largest is not None:
         series[metrics.LARGEST] = largest
     limit = window(metrics.BROKER, {metrics.MESSAGE_MAX: flat(4 * MIB)})
-    return Seen(window(metrics.TOPIC, series), broker=limit)
+    return RuleInput(window(metrics.TOPIC, series), broker=limit)
 
 
-def said(seen: Seen) -> dict[str, Found]:
+def said(seen: RuleInput) -> dict[str, Finding]:
     """Return the findings of each rule for this kind of subject."""
     answers = {rule.name: rule.judge(seen) for rule in RULES if rule.kind == seen.own.subject.kind}
     return {name: answer for name, answer in answers.items() if answer is not None}
@@ -454,7 +454,7 @@ def test_the_days_of_a_disk_come_from_its_pace() -> None:
     assert evidence["days"] == pytest.approx(15 / (20 / 3), rel=0.02)
 
 
-def persists(name: str, seen: Seen, **evidence: float) -> Found | None:
+def persists(name: str, seen: RuleInput, **evidence: float) -> Finding | None:
     rule = BY_NAME[name]
     assert rule.persists is not None
     assert rule.judge(seen) is None, "it would speak anyhow"

@@ -8,7 +8,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, User
 from django.core.management.base import BaseCommand, CommandError
 
-from console.data.sql.rights import RightError, give, take
+from console.data.sql.rights import RightError, grant, take
 from console.people.audit.record import done_by_command
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Command(BaseCommand):
             take(grantee)
         else:
             try:
-                give(grantee, topics)
+                grant(grantee, topics)
             except RightError as error:
                 raise CommandError(str(error)) from error
         after = {"may_query": not is_revoked, "topics": "*" if given is None else given}

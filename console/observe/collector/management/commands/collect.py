@@ -46,7 +46,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         store = history_store()
         try:
-            with store.database.held():
+            with store.database.lock():
                 judge, alerts = Judge(store), Evaluator(store, monotonic_ms)
 
                 def look(at_ms: int, noticed: Mapping[Subject, int], facts: Facts) -> None:
