@@ -31,7 +31,7 @@ VARIABLE = "TREBUCHET_SPARK_CLASSES"
 WRITING_SECONDS_MAX = 600
 # Java logs thousands of lines about archives, which only its developers need.
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
-_OTHERS_MAY = 0o077
+_GROUP_AND_OTHERS = 0o077
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class ClassArchive:
                 error.strerror,
             )
             return None
-        if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_MAY:
+        if found.st_uid != os.geteuid() or found.st_mode & _GROUP_AND_OTHERS:
             logger.warning("class archive not used, wrong owner or mode directory=%s", directory)
             return None
         return cls(directory, directory / f"spark-{_mark(java)}.jsa")

@@ -71,7 +71,7 @@ NO_SAMPLES = (
     "after the hour ends, and the pipeline then ingests it. Run `manage.py lake status` to check "
     "that both are running."
 )
-NONE_OF_THE_TIME = (
+NO_SAMPLES_IN_RANGE = (
     "The lake has samples from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC, but none in "
     "the requested time range. An hour's samples are available five minutes after the hour ends. "
     "Choose a longer time range."
@@ -400,7 +400,7 @@ def _samples(request: Request) -> Input:
     if (request.from_ms is not None and moment_of(request.from_ms) > last) or (
         request.to_ms is not None and moment_of(request.to_ms) <= first
     ):
-        raise ReportError(NONE_OF_THE_TIME.format(first=first, last=last))
+        raise ReportError(NO_SAMPLES_IN_RANGE.format(first=first, last=last))
     first_ms, last_ms = (int(each.timestamp() * 1000) for each in (first, last))
     columns = pa.schema(
         [*(field for field in SAMPLES.file_schema), pa.field(DAMAGE_COLUMN, DAMAGE_TYPE)]

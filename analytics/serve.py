@@ -46,7 +46,7 @@ logger = logging.getLogger("analytics")
 LAKE = "lake"
 JOBS_OF_LAKE = ("ingest", "maintain")
 EXIT_FAILED, EXIT_LOST, EXIT_SIGNALLED = 1, 3, 128
-LOST_LOOKED_FOR_SECONDS = 1.0
+PARENT_CHECK_SECONDS = 1.0
 
 
 class Server:
@@ -176,7 +176,7 @@ class Server:
     def _watch(self) -> None:
         """Stop an idle server if its Java process ends, so that the next job starts a new one."""
         while True:
-            time.sleep(LOST_LOOKED_FOR_SECONDS)
+            time.sleep(PARENT_CHECK_SECONDS)
             engine = self._spark.running
             with self._lock:
                 is_idle = not self._is_working

@@ -51,7 +51,7 @@ MASTER_ANSWER_SECONDS = 5
 # When either time is up, the run fails with a sentence for the person who is waiting.
 EXECUTOR_SECONDS_MAX = 30.0
 SIGHT_SECONDS_MAX = 30.0
-EXECUTOR_ASKED_SECONDS = 0.2
+EXECUTOR_POLL_SECONDS = 0.2
 JAVA_EXIT_SECONDS = 10
 JAVA_ENDING_SECONDS = 0.5
 CONNECT_PORT = 15002
@@ -232,7 +232,7 @@ def require_executor(spark: Spark, master: str) -> None:
                 f"{EXECUTOR_SECONDS_MAX:.0f} s. Reports need a worker with a free core and "
                 f"{MEMORY_DEFAULT} of memory."
             )
-        time.sleep(EXECUTOR_ASKED_SECONDS)
+        time.sleep(EXECUTOR_POLL_SECONDS)
 
 
 class Spark:

@@ -37,7 +37,7 @@ logger = logging.getLogger("broker_core")
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-EXIT_START_AGAIN = -1
+EXIT_RESTART = -1
 """Not a process exit code: the broker restarts in this process."""
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s - %(message)s"
 LOOPBACK = ("127.", "::1", "localhost")
@@ -122,8 +122,8 @@ def _broker(given: Sequence[str]) -> int:
     if not configuration.broker.acl_enable:
         _warn_of_open_listener(configuration.broker.bind_address)
     _raise_descriptor_limit()
-    code = EXIT_START_AGAIN
-    while code == EXIT_START_AGAIN:
+    code = EXIT_RESTART
+    while code == EXIT_RESTART:
         # A new broker each time, because it reads its store and its role at the start.
         broker = Broker(configuration)
         broker.load()
@@ -282,7 +282,7 @@ def _code_of(ending: Shutdown) -> int:
     if ending.failure:
         _say(ending.failure)
         return EXIT_FAILED
-    return EXIT_START_AGAIN
+    return EXIT_RESTART
 
 
 def _begin_log(configuration: Configuration) -> None:

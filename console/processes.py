@@ -21,7 +21,7 @@ APPLIANCE = {
 }
 """The supervisor's processes, by the prefix of a word in their command line, in addition to Redis.
 """
-OWNS_OTHERS = "pipeline"
+WITH_CHILDREN = "pipeline"
 """The usage of this process includes its own child processes, such as Spark's."""
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -110,7 +110,7 @@ def used_by_appliance() -> dict[str, dict[str, int]]:
                 "rss": int(fields[21]) * PAGE_BYTES,
                 "ticks": int(fields[19]),
             }
-        if name == OWNS_OTHERS:
+        if name == WITH_CHILDREN:
             found[name]["rss"] += sum(map(memory_of_session, children_of(int(pid))))
     return found
 

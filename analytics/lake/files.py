@@ -34,8 +34,8 @@ FILES_OPEN_MAX = 16
 ROWS_A_GROUP = 64 * 1024
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 # Distinct values in a row group of a column with a Bloom filter, and the filter's error rate.
-SOUGHT_VALUES = 100_000
-SOUGHT_WRONGLY = 0.01
+BLOOM_VALUES = 100_000
+BLOOM_ERROR_RATE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class _OpenFile:
 def parquet_writer(where: object, table: LakeTable, **more: object) -> pq.ParquetWriter:
     """Return a writer of one file of a table."""
     bloom_options = {
-        name: {"ndv": SOUGHT_VALUES, "fpp": SOUGHT_WRONGLY} for name in table.bloom_columns
+        name: {"ndv": BLOOM_VALUES, "fpp": BLOOM_ERROR_RATE} for name in table.bloom_columns
     }
     # Dictionaries of mostly unique values waste time and space; deltas of ascending numbers don't.
     columns = dict.fromkeys(table.ascending, "DELTA_BINARY_PACKED")

@@ -28,7 +28,7 @@ from analytics.lake.gaps import note_gaps
 from analytics.lake.parts import Unread, WriteTask
 from analytics.lake.place import ingest_lock
 from analytics.lake.tables import EVENTS, MESSAGES
-from analytics.lake.watermark import ReadAgain, Watermark
+from analytics.lake.watermark import Rereading, Watermark
 from analytics.lake.writer import ArrowWriter
 from analytics.store.fingerprint import NO_FINGERPRINT, fingerprint_before
 from analytics.store.log_files import opened, store_timestamp_ms
@@ -77,12 +77,12 @@ class _LakeState:
     """The state of the lake that a batch relies on."""
 
     watermark: Watermark | None
-    again: ReadAgain
+    again: Rereading
     erasures: int | None
 
     @classmethod
     def of(cls, place: LakePlace, table: DeltaTable, broker: str) -> _LakeState:
-        return cls(Watermark.of(table, broker), ReadAgain.of(table, broker), erasures(place))
+        return cls(Watermark.of(table, broker), Rereading.of(table, broker), erasures(place))
 
 
 @dataclass(frozen=True, slots=True)

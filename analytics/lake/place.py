@@ -250,15 +250,15 @@ class LakePlace:
             LakeError: the state directory isn't writable.
         """
         key = (self.state / (name + LOCK_SUFFIX), threading.get_ident())
-        if key in _HELD:
+        if key in _own_locks:
             yield
             return
         descriptor = self._lock(key[0], wait_seconds)
-        _HELD.add(key)
+        _own_locks.add(key)
         try:
             yield
         finally:
-            _HELD.discard(key)
+            _own_locks.discard(key)
             os.close(descriptor)
 
     def _lock(self, path: Path, wait_seconds: float) -> int:
@@ -286,7 +286,7 @@ class LakePlace:
                 return descriptor
 
 
-_HELD: set[tuple[Path, int]] = set()
+_own_locks: set[tuple[Path, int]] = set()
 """The locks that this process holds, by the thread that acquired them."""
 
 

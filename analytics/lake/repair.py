@@ -23,7 +23,7 @@ from analytics.lake.rewriting import LakeFile, files_of, rewritten, rows_of
 from analytics.lake.silver_tables import silver_in
 from analytics.lake.tables import EVENTS, FORGOTTEN, MESSAGES, OFFSET
 from analytics.lake.watermark import (
-    ReadAgain,
+    Rereading,
     Watermark,
     dropped_before_ms,
     dropped_state,
@@ -124,7 +124,7 @@ def _rebuilt(place: LakePlace, source: Source) -> Rebuilding:
     states = moved.states(broker)
     if not _is_same_log(place, source, reader):
         # The offsets where the dropped days end in this log are unknown.
-        states |= ReadAgain(todo.log_to, dropped_before_ms(table)).states(broker)
+        states |= Rereading(todo.log_to, dropped_before_ms(table)).states(broker)
         states[dropped_state(broker)] = 0
     MESSAGES.commit(
         place,
@@ -224,7 +224,7 @@ def verify(place: LakePlace, source: Source) -> Verified:
         if table is None or watermark is None:
             raise LakeError(f"The lake {place.uri} has no data from {source.broker} yet.")
         reader = source.task(place).reader()
-        again = ReadAgain.of(table, source.broker)
+        again = Rereading.of(table, source.broker)
         first, _ = reader.extent()
         first = max(first, dropped_to(table, source.broker))
         last = max(first, watermark.offset)

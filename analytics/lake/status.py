@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 STATUS_FILE = "status.json"
 BROKER_DEFAULT = "broker-a"
-NEAR_ITS_END = (
+EXPIRES_NEXT = (
     "The oldest file of the log expires next, and the lake hasn't read all of it. If it expires "
     "first, the lake has a gap. Check that the pipeline is running and keeps up with the log."
 )
@@ -164,4 +164,4 @@ def warning_of(look: Look, ingest: Ingest) -> str:
     """Return a warning sentence if messages may soon expire unread, else ""."""
     second = ingest.second_file_from()
     is_near = second is not None and look.pending and look.watermark < second
-    return NEAR_ITS_END if is_near else ""
+    return EXPIRES_NEXT if is_near else ""

@@ -49,7 +49,7 @@ def _names(broker: str) -> tuple[str, str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadAgain:
+class Rereading:
     """The part of a log that a rebuild must not restore.
 
     In the log up to `to`, messages stored before `from_ms` belong to days that retention has
@@ -60,21 +60,21 @@ class ReadAgain:
     from_ms: int = 0
 
     @classmethod
-    def of(cls, opened_table: DeltaTable, broker: str) -> ReadAgain:
+    def of(cls, opened_table: DeltaTable, broker: str) -> Rereading:
         """Return the limits for a broker's log; before the first rebuild there are no limits."""
-        to, from_ms = map(opened_table.transaction_version, _names_again(broker))
+        to, from_ms = map(opened_table.transaction_version, _reread_keys(broker))
         return cls(to or 0, from_ms or 0)
 
     def states(self, broker: str) -> dict[str, int]:
         """Return the numbers that set these limits in a commit."""
-        return dict(zip(_names_again(broker), (self.to, self.from_ms), strict=True))
+        return dict(zip(_reread_keys(broker), (self.to, self.from_ms), strict=True))
 
     def from_ms_at(self, offset: int) -> int | None:
         """Return the store time from which messages at an offset are ingested, None for all."""
         return self.from_ms if offset < self.to else None
 
 
-def _names_again(broker: str) -> tuple[str, str]:
+def _reread_keys(broker: str) -> tuple[str, str]:
     return f"again-{broker}", f"again-{broker}-from"
 
 

@@ -14,7 +14,7 @@ from analytics.query.validation import QueryError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-UNSHOWN = (
+TIME_OUT_OF_RANGE = (
     "The result has a list or map with a time that's too far away to be shown. Cast it to VARCHAR."
 )
 
@@ -62,7 +62,7 @@ def _cells(column: pa.Array) -> list[Any]:
     try:
         values = column.to_pylist(maps_as_pydicts="lossy")
     except (OverflowError, ValueError) as error:
-        raise QueryError(UNSHOWN) from error
+        raise QueryError(TIME_OUT_OF_RANGE) from error
     return [None if value is None else convert(value) for value in values]
 
 

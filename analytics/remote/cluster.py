@@ -34,7 +34,7 @@ T = TypeVar("T")
 MASTER_ID = 0
 PERM_READ, PERM_WRITE = 4, 2
 QUEUE_NUMS_MAX = 65_536
-ASKED_AT_ONCE = 16
+REQUESTS_AT_ONCE = 16
 BUSY = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL})
 _ORDINARY = frozenset({ResponseCode.SUCCESS})
 
@@ -256,7 +256,7 @@ class Cluster:
 
 async def at_once(ask: Callable[[A], Awaitable[T]], items: Sequence[A]) -> list[T]:
     """Return the result for each item, running several calls at a time."""
-    turn = asyncio.Semaphore(ASKED_AT_ONCE)
+    turn = asyncio.Semaphore(REQUESTS_AT_ONCE)
 
     async def one(item: A) -> T:
         async with turn:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SCORE_DEFAULT, SCORE_MAX = 5, 1_000
 MORE, LESS = "more", "less"
 # With fewer hours to compare, there is no usual value.
-HOURS_THAT_TELL = 6
+HOURS_MIN = 6
 HOUR_S, WEEK_HOURS = 3_600, 168
 # Scales the MAD to the standard deviation of normally distributed values.
 DEVIATION_OF_MAD = 1.4826
@@ -54,7 +54,7 @@ def unusual_hours(messages: DataFrame, parameters: Mapping[str, Value], _step: i
     """MESSAGES -> ANOMALIES: one row for each topic and hour that is far from the median.
 
     An hour is compared with the same hour of the week of its topic if each hour of the week occurs
-    at least HOURS_THAT_TELL times, otherwise with all hours of its topic. With fewer hours in
+    at least HOURS_MIN times, otherwise with all hours of its topic. With fewer hours in
     total, it isn't compared. Hours without a message count from the topic's first message on. The
     first and the last hour of the log are incomplete and left out. The score is the distance from
     the median in usual deviations: the median of absolute deviations, but at least the square root
@@ -66,7 +66,7 @@ def unusual_hours(messages: DataFrame, parameters: Mapping[str, Value], _step: i
     # Window functions don't nest, so each needs its own column first.
     same = _every_hour(messages).select("*", F.count(F.lit(1)).over(same_hour).alias("same"))
     fewest = same.select("*", F.min("same").over(wide).alias("fewest"))
-    kind = F.when(F.col("fewest") >= HOURS_THAT_TELL, F.col("hour") % WEEK_HOURS).otherwise(-1)
+    kind = F.when(F.col("fewest") >= HOURS_MIN, F.col("hour") % WEEK_HOURS).otherwise(-1)
     measured = fewest.select("*", kind.alias("kind")).select(
         "*",
         F.median("messages").over(group).alias("usual"),
@@ -77,7 +77,7 @@ def unusual_hours(messages: DataFrame, parameters: Mapping[str, Value], _step: i
     chance = F.greatest(mad * DEVIATION_OF_MAD, F.sqrt("usual"), F.lit(1.0))
     scored = away.select("*", F.floor(F.col("away") / chance).alias("score"))
     least = int(parameters.get(SCORE.name, SCORE_DEFAULT))
-    found = scored.where((F.col("score") >= least) & (F.col("compared_with") >= HOURS_THAT_TELL))
+    found = scored.where((F.col("score") >= least) & (F.col("compared_with") >= HOURS_MIN))
     return found.select(
         "topic",
         F.timestamp_seconds(F.col("hour") * HOUR_S).alias("time"),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from analytics.reports.report import Value
 
 # With fewer messages in a topic, the spread isn't meaningful.
-MESSAGES_THAT_TELL = 100
+MESSAGES_MIN = 100
 PLACES = "places"
 
 
@@ -83,7 +83,7 @@ def by_queue(messages: DataFrame, _: Mapping[str, Value], _step: int) -> DataFra
 def hottest_queue(table: pa.Table) -> Finding:
     """Return the finding on the least evenly spread topic, among topics with enough messages."""
     topics = table.group_by("topic").aggregate([("messages", "sum")]).to_pylist()
-    enough = {each["topic"] for each in topics if each["messages_sum"] >= MESSAGES_THAT_TELL}
+    enough = {each["topic"] for each in topics if each["messages_sum"] >= MESSAGES_MIN}
     rows = [row for row in table.to_pylist() if row["topic"] in enough and row["queues"] > 1]
     if not rows:
         return Finding(

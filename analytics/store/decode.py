@@ -260,7 +260,7 @@ class RecordDecoder:
             return pa.array([], type=pa.string())
         places = records["topic_from"], records["topic_to"]
         indices, distinct = self._bulk.encoded(buffer.bytes, *places)
-        wanted = [self._wants(topic) for topic in distinct]
+        wanted = [self._is_wanted_topic(topic) for topic in distinct]
         for number, decision in enumerate(wanted):
             if decision is None:
                 bad += [
@@ -275,7 +275,7 @@ class RecordDecoder:
         )
         return texts.take(pa.array(indices[kept]))
 
-    def _wants(self, topic: bytes) -> bool | None:
+    def _is_wanted_topic(self, topic: bytes) -> bool | None:
         """Return whether rows of a topic are wanted, or None if its name isn't text."""
         known = self._wanted_topics
         if topic not in known:

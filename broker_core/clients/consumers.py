@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 NOTICES_AT_ONCE = 1_000
 """The maximum number of members notified of changes per turn of the loop: 20 ms."""
-WANTS_CHARS_MAX = 300
+SUBSCRIPTION_CHARS_MAX = 300
 CHARS_PER_SUBSCRIPTION = 16
 """This many characters of an expression use about as much memory as a subscription without one."""
 
@@ -258,9 +258,9 @@ def subscription_text(subscriptions: Iterable[SubscriptionData]) -> str:
         if not is_retry_topic(data.topic):
             parts.append(f"{data.topic}: {wanted}")
     text = "; ".join(sorted(parts))
-    if len(text) <= WANTS_CHARS_MAX:
+    if len(text) <= SUBSCRIPTION_CHARS_MAX:
         return text
-    return f"{text[:WANTS_CHARS_MAX]}… {zlib.crc32(text.encode(errors='replace')):08x}"
+    return f"{text[:SUBSCRIPTION_CHARS_MAX]}… {zlib.crc32(text.encode(errors='replace')):08x}"
 
 
 def _weight(subscription: SubscriptionData) -> int:

@@ -76,7 +76,7 @@ def host(text: str) -> None:
         raise ValueError("a numeric address, such as 127.0.0.1") from None
 
 
-def host_or_none(text: str) -> None:
+def optional_host(text: str) -> None:
     if text:
         host(text)
 

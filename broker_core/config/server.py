@@ -47,7 +47,7 @@ class ServerConfig:
     """host:port that these clients connect to; empty: the address that each of them used."""
     metrics_listen_port: int = setting(0, high=PORT_MAX, important=True)
     """The port for Prometheus; 0 turns it off."""
-    metrics_listen_address: str = setting("", check=checks.host_or_none)
+    metrics_listen_address: str = setting("", check=checks.optional_host)
     """Empty: bindAddress."""
     metrics_allowed_addresses: str = setting("", check=checks.networks)
     """Addresses and networks, separated by commas, that may read metrics. Empty: without aclEnable

@@ -18,7 +18,7 @@ NO_ACTING_MASTER = (
 NO_LIGHT_QUEUES = "light queues aren't supported"
 NO_BILLING = "billing isn't supported"
 ALWAYS = "it is always on here"
-NO_SUCH_STEP = "it controls a step that isn't needed here"
+STEP_NOT_NEEDED = "it controls a step that isn't needed here"
 
 WITHOUT_EFFECT = {
     **dict.fromkeys(
@@ -114,7 +114,7 @@ WITHOUT_EFFECT = {
             "scheduleAsyncDeliverMaxPendingLimit",
             "scheduleAsyncDeliverMaxResendNum2Blocked",
         ),
-        NO_SUCH_STEP,
+        STEP_NOT_NEEDED,
     ),
 }
 """Each key that is accepted without effect -> the reason."""

@@ -80,7 +80,7 @@ def listen_at_path(path: str, limits: ListenerLimits) -> socket.socket:
     one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         one.setblocking(False)
-        if _is_left_behind(path):
+        if _is_stale(path):
             Path(path).unlink()
         one.bind(path)
         # Before any client can connect, which requires the call below.
@@ -98,7 +98,7 @@ def _close(listening: socket.socket) -> None:
     listening.close()
 
 
-def _is_left_behind(path: str) -> bool:
+def _is_stale(path: str) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(path)

@@ -14,7 +14,7 @@ from broker_core.errors import PropertiesError, RemotingError, RequestRefusedErr
 from broker_core.message import names, properties
 from broker_core.message.ids import host_text, offset_msg_id
 from broker_core.processors.send import destination_of, producer_fields, refusal_of
-from broker_core.processors.send_outcomes import LESS_SAFE
+from broker_core.processors.send_outcomes import WARNING_CODES
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.headers import fields
@@ -139,7 +139,7 @@ class ReplyProcessor:
             if acknowledged is not None:
                 status = await acknowledged
             await self._placement.until_topic_is_written(topic)
-            if status is PutMessageStatus.PUT_OK or status in LESS_SAFE:
+            if status is PutMessageStatus.PUT_OK or status in WARNING_CODES:
                 msg_id = offset_msg_id(self._store_host, result.commit_log_offset)
                 ext_fields = _ids(msg_id, queue_id, result.queue_offset)
             else:

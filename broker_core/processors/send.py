@@ -31,7 +31,7 @@ from broker_core.message.properties import (
 )
 from broker_core.message.sys_flag import TRANSACTION_MASK
 from broker_core.processors.pending_sends import PendingSends, PendingSendsOfTurn
-from broker_core.processors.send_outcomes import LESS_SAFE, REFUSALS
+from broker_core.processors.send_outcomes import REFUSALS, WARNING_CODES
 from broker_core.processors.send_trace import SLOW_PUT_S
 from broker_core.protocol import binary_header
 from broker_core.protocol.codes import SERIALIZE_JSON, V3_4_9, ResponseCode
@@ -471,10 +471,10 @@ class SendProcessor:
             self.trace.slow_offset(put.result.commit_log_offset, took_s)
         if status is PUT_OK:
             return put.answer
-        if status in LESS_SAFE:
+        if status in WARNING_CODES:
             if isinstance(put.answer, RemotingCommand):
-                return put.request.answer(LESS_SAFE[status], ext_fields=put.answer.ext_fields)
-            return self._stored(put.request, LESS_SAFE[status], put.queue_id, put.result)
+                return put.request.answer(WARNING_CODES[status], ext_fields=put.answer.ext_fields)
+            return self._stored(put.request, WARNING_CODES[status], put.queue_id, put.result)
         refusal = RequestRefusedError(*self._remarks[status])
         return refused(put.request, refusal.with_fields(self._ext_fields))
 
@@ -508,9 +508,9 @@ class SendProcessor:
         self, stored: RemotingCommand, status: PutMessageStatus
     ) -> RemotingCommand:
         """Return the answer to a stored message whose put status isn't PUT_OK."""
-        if status in LESS_SAFE:
+        if status in WARNING_CODES:
             fields = {**self._ext_fields, **stored.ext_fields, **self._ext_fields}
-            return stored.answer(LESS_SAFE[status], ext_fields=fields)
+            return stored.answer(WARNING_CODES[status], ext_fields=fields)
         refusal = RequestRefusedError(*self._remarks[status])
         return refused(stored, refusal.with_fields(self._ext_fields))
 

@@ -14,7 +14,7 @@ from broker_core.store.results import PutMessageStatus
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LESS_SAFE: Mapping[PutMessageStatus, ResponseCode] = {
+WARNING_CODES: Mapping[PutMessageStatus, ResponseCode] = {
     PutMessageStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
     PutMessageStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
     PutMessageStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,

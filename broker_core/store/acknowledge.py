@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from broker_core.store.commit_log import CommitLog
     from broker_core.store.results import PutBatchResult, PutMessageResult
 
-NOBODY = -1
+NO_OFFSET = -1
 NO_REACH = -1
 NO_LIMIT = 1 << 62
 
@@ -132,7 +132,7 @@ class Acknowledgement:
         self.waits = self.is_flush_awaited
         self.on_promised: Callable[[], None] = _nothing
         self.promised_where = 0
-        self.replicated_where = NOBODY
+        self.replicated_where = NO_OFFSET
         self._config = config
         self._clock = clock
         self._log = commit_log
@@ -165,7 +165,7 @@ class Acknowledgement:
         self._reach = NO_REACH
         self.waits = self.is_flush_awaited or terms is not None
         self.promised_where = self._log.max_offset
-        self.replicated_where = NOBODY
+        self.replicated_where = NO_OFFSET
         if terms is None:
             self._for_slaves.end_all(Ending.NO_SLAVE)
             self._end_period()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 UNITS_READ = 1024
 FOUND_MAX = 32
-FOR_EVER = 1 << 62
+NEVER_DUE = 1 << 62
 
 
 class StoredMessages:
@@ -32,7 +32,7 @@ class StoredMessages:
         """Return the messages of a topic with a key, oldest first; empty for the empty key."""
         if not key:
             return []
-        views = self._store.query_message(topic, key, FOUND_MAX, 0, FOR_EVER)
+        views = self._store.query_message(topic, key, FOUND_MAX, 0, NEVER_DUE)
         return [record.decode(view) for view in views]
 
     def at(self, commit_log_offset: int) -> MessageExt | None:

@@ -163,7 +163,7 @@ class Rights:
 
 
 NOTHING = Rights()
-LOOKING_ON = Rights(is_all=True)
+OBSERVER_RIGHTS = Rights(is_all=True)
 """For broker reads on a person's behalf whose results show only locations and times.
 
 Unlike the console's own work, which has no rights object, these reads return masked messages.

@@ -37,7 +37,7 @@ AREAS: dict[str, Promise | str] = {
     "people": _("People, roles and broker accounts"),
 }
 
-BY_NAME_ALONE = frozenset({"people"})
+EXPLICIT_AREAS = frozenset({"people"})
 """Areas that `*:write` doesn't include: accounts created with a token outlive the token."""
 
 MESSAGES, DEAD_LETTERS = "messages:read", "dead-letters:read"
@@ -90,5 +90,5 @@ def every_scope() -> list[str]:
 def covers(scopes: Collection[str], area: str, *, writes: bool) -> bool:
     """Return whether scopes allow reading or changing an area; write includes read."""
     verbs = (WRITE,) if writes else (READ, WRITE)
-    areas = (area,) if writes and area in BY_NAME_ALONE else (EVERYTHING, area)
+    areas = (area,) if writes and area in EXPLICIT_AREAS else (EVERYTHING, area)
     return any(f"{each}:{verb}" in scopes for each in areas for verb in verbs)

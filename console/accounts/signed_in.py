@@ -125,7 +125,7 @@ def owner_of(session: Session) -> str:
     return str(session.get_decoded().get(SESSION_KEY, ""))
 
 
-def ended_in_words(count: int) -> str:
+def ended_sentence(count: int) -> str:
     return ngettext("%(count)d session ended.", "%(count)d sessions ended.", count) % {
         "count": count
     }

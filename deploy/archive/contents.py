@@ -43,7 +43,7 @@ RECREATED = frozenset(
 """Files that a start recreates, or that only running processes have."""
 LAKE = "lake"
 DATABASE = ".sqlite3"
-BESIDE_DATABASES = ("-wal", "-shm", "-journal")
+DATABASE_SUFFIXES = ("-wal", "-shm", "-journal")
 ACCOUNTS = "conf/plain_acl.yml"
 CONSOLE = "console.sqlite3"
 
@@ -82,7 +82,7 @@ class Contents:
         top = path.partition("/")[0]
         if top in RECREATED or top == LAKE or path in self.broker_files or path in self.databases:
             return True
-        if path.endswith(BESIDE_DATABASES):
+        if path.endswith(DATABASE_SUFFIXES):
             return True
         here = (self.data / path).resolve()
         return any(here in (each.paths.root, each.paths.commit_log) for each in self.stores)
@@ -112,7 +112,7 @@ def find(
         if file.is_file():
             _add_master(found, directory.name, file, f"brokers/{directory.name}/")
     for directory in sorted(data.glob(f"{slave.NAME}*")):
-        if slave.is_one(directory.name) and (directory / "store").is_dir():
+        if slave.is_slave_process(directory.name) and (directory / "store").is_dir():
             place = StorePlace.of(
                 directory.name, directory / "store", "", f"{directory.name}/store"
             )

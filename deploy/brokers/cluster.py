@@ -56,7 +56,7 @@ def settings(first: BrokerSettings, asked: Options) -> dict[str, BrokerSettings]
 
 def masters(brokers: Mapping[str, BrokerSettings]) -> dict[str, BrokerSettings]:
     """Return the brokers that clients can send to."""
-    return {name: one for name, one in brokers.items() if not slave.is_one(name)}
+    return {name: one for name, one in brokers.items() if not slave.is_slave_process(name)}
 
 
 def not_started(brokers: Mapping[str, BrokerSettings], data: Path) -> list[str]:

@@ -28,7 +28,7 @@ MASTERS_OWN = (
 """Ports and paths that two brokers on one machine can't share."""
 
 
-def is_one(name: str) -> bool:
+def is_slave_process(name: str) -> bool:
     """Return whether a process of this name is a slave."""
     return name == NAME or name.startswith(f"{NAME}-")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAME = "again"
 TESTS_MAX = 5
 """More failures than this aren't caused by a stall."""
-ONCE_IS_ENOUGH = ("tests/faults/", "tests/property/", "tests/tools/")
+NEVER_REPEATED = ("tests/faults/", "tests/property/", "tests/tools/")
 TESTS_FAILED = 1
 """pytest's exit code if tests failed without other errors."""
 SECONDS_MAX = 900
@@ -31,7 +31,7 @@ def tests_to_repeat(codes: Iterable[int], reports: Iterable[Path]) -> list[str]:
     if any(code != TESTS_FAILED for code in codes):
         return []
     failed = [test for report in reports for test in failed_tests(report)]
-    if len(failed) > TESTS_MAX or any(test.startswith(ONCE_IS_ENOUGH) for test in failed):
+    if len(failed) > TESTS_MAX or any(test.startswith(NEVER_REPEATED) for test in failed):
         return []
     return failed
 

@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from deploy.archive.contents import Contents
     from deploy.archive.options import BackupOptions
 
-DONE, WRONG, NOT_DONE = 0, 1, 2
+DONE, PROBLEMS_FOUND, NOT_DONE = 0, 1, 2
 LAKE_SECONDS_MAX = 600.0
 SPARE_BYTES = 64 << 20
 PROBLEMS_SHOWN = 20
 
 
-class _AskedToStop(BaseException):
+class _StopSignal(BaseException):
     """A signal arrived. Not an Exception, so that no handler swallows it."""
 
 
@@ -164,7 +164,7 @@ def _copy_database(copier: Copier, path: str, database: Path, draft: Path) -> No
             translated("Can't read the database {path}: {why}.", path=database, why=error)
         ) from error
     finally:
-        for end in ("", *backup_contents.BESIDE_DATABASES):
+        for end in ("", *backup_contents.DATABASE_SUFFIXES):
             Path(f"{draft}{end}").unlink(missing_ok=True)
 
 
@@ -257,7 +257,7 @@ def _print_contents(manifest: Manifest, heading: str) -> None:
 
 def _on_signals() -> None:
     def stop(number: int, frame: FrameType | None) -> NoReturn:
-        raise _AskedToStop
+        raise _StopSignal
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
@@ -269,13 +269,13 @@ def _run(asked: BackupOptions, database_url: str) -> int:
             manifest, problems = verify(asked.target)
         except BackupError as error:
             complain(str(error))
-            return WRONG
+            return PROBLEMS_FOUND
         for problem in problems[:PROBLEMS_SHOWN]:
             complain(problem)
         if len(problems) > PROBLEMS_SHOWN:
             complain(translated("and {count} more", count=len(problems) - PROBLEMS_SHOWN))
         if problems:
-            return WRONG
+            return PROBLEMS_FOUND
         heading = translated(
             "{path} is unchanged since it was written ({made_at}).",
             path=asked.target,
@@ -307,7 +307,7 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         where = error.filename or translated("the disk")
         complain(translated("{where}: {why}.", where=where, why=error.strerror or error))
-    except _AskedToStop:
+    except _StopSignal:
         complain(translated("Stopped; all partial files were deleted."))
     return NOT_DONE
 

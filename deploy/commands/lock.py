@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-ALONE = frozenset({REDIS})
+WITHOUT_DEPENDENCIES = frozenset({REDIS})
 """Installed without dependencies."""
 OLDEST = ".".join(map(str, virtualenv.OLDEST_PYTHON))
 
@@ -28,7 +28,7 @@ OLDEST = ".".join(map(str, virtualenv.OLDEST_PYTHON))
 def command(file: Path, *, upgrade: bool) -> list[str]:
     """Return uv's command for one file; locked packages keep their versions."""
     chosen = ["--upgrade"] if upgrade else []
-    if file in ALONE:
+    if file in WITHOUT_DEPENDENCIES:
         chosen.append("--no-deps")
     if file in {TEST, OTLP, CONNECT}:
         # All are installed into one environment.

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 DONE, NOT_DONE = 0, 2
 PROBLEMS_SHOWN = 20
-HELD = ("appliance.lock", "logs", "run", "redis")
+LOCK_ENTRIES = ("appliance.lock", "logs", "run", "redis")
 """Entries that holding a data directory creates in it."""
 
 
-class _AskedToStop(BaseException):
+class _StopSignal(BaseException):
     """A signal arrived. Not an Exception, so that no handler swallows it."""
 
 
@@ -176,7 +176,7 @@ def _require_room(source: Path, data: Path) -> None:
 
 def _empty(data: Path, *, was_there: bool) -> None:
     """Delete the files of a failed restore."""
-    for name in (data_directory.RESTORING, *HELD):
+    for name in (data_directory.RESTORING, *LOCK_ENTRIES):
         path = data / name
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -189,7 +189,7 @@ def _empty(data: Path, *, was_there: bool) -> None:
 def start_command(manifest: Manifest, data: Path) -> str:
     """Return the command that starts an appliance on the restored directory."""
     processes = [one.process for one in manifest.brokers]
-    masters = [name for name in processes if not slave.is_one(name)]
+    masters = [name for name in processes if not slave.is_slave_process(name)]
     words = [f"deploy/up --data {shlex.quote(str(data))}"]
     if manifest.has_lake:
         words.append("--lake")
@@ -202,7 +202,7 @@ def start_command(manifest: Manifest, data: Path) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     def stop(number: int, frame: FrameType | None) -> NoReturn:
-        raise _AskedToStop
+        raise _StopSignal
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
@@ -217,7 +217,7 @@ def main(arguments: Sequence[str]) -> int:
         where = error.filename or translated("the disk")
         complain(translated("{where}: {why}.", where=where, why=error.strerror or error))
         return NOT_DONE
-    except _AskedToStop:
+    except _StopSignal:
         complain(translated("Stopped; all partial files were deleted."))
         return NOT_DONE
     say(

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HEAVY = "spark or interop or fault or browser or callgrind or fuzz"
-HEAVY_APART = {
+HEAVY_STEPS = {
     "interop": "tests/interop",
     "browser": "tests/browser",
     "faults": "tests/faults",
     "spark": "tests/analytics",
 }
 """By step: tests that spend most time waiting for clients, delays, the real broker or a browser."""
-APART = {
+SEPARATE_STEPS = {
     "served": ("tests/integration", "tests/property"),
     "pages": ("tests/console",),
     "console": tuple(
@@ -108,7 +108,7 @@ TOOLS = (
 
 def ignored(below: str) -> list[str]:
     """Return pytest's options to ignore paths that belong to other steps of the quick tier."""
-    apart = [place for places in APART.values() for place in places]
+    apart = [place for places in SEPARATE_STEPS.values() for place in places]
     return [f"--ignore={place}" for place in apart if place.startswith(below)]
 
 
@@ -132,7 +132,7 @@ def stages_of(tier: str, seed: int) -> list[list[Step]]:
 
     parts = {"unit": ignored("")} | {
         name: [place for outer in places for place in (outer, *ignored(f"{outer}/"))]
-        for name, places in APART.items()
+        for name, places in SEPARATE_STEPS.items()
     }
     unit = [
         tests(name, f"not ({HEAVY})", *places, seconds_max=STEP_SECONDS_MAX)
@@ -140,10 +140,10 @@ def stages_of(tier: str, seed: int) -> list[list[Step]]:
     ]
     twin = tests(TWIN_STEP, f"not ({HEAVY})", *TWIN, seconds_max=STEP_SECONDS_MAX)
     unit.append(replace(twin, command=["env", "TREBUCHET_NATIVE=0", *twin.command]))
-    rest = [f"--ignore={place}" for place in HEAVY_APART.values()]
+    rest = [f"--ignore={place}" for place in HEAVY_STEPS.values()]
     heavy = [
         tests(name, HEAVY, *places, seconds_max=HEAVY_SECONDS_MAX)
-        for name, *places in (*HEAVY_APART.items(), ("heavy", *rest))
+        for name, *places in (*HEAVY_STEPS.items(), ("heavy", *rest))
     ]
     match tier:
         case "lint":

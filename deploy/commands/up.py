@@ -77,10 +77,10 @@ WITHOUT = {
 """The effect of a missing process; any other has the effect of a missing worker."""
 WITHOUT_JAVA = "not available: Java 17 or newer is missing"
 NEW_PASSWORD = ".venv/bin/python manage.py changepassword"
-ASKED_TO_STOP, NOT_KEPT_RUNNING, NOT_STARTED = 0, 1, 2
+STOPPED, NOT_KEPT_RUNNING, NOT_STARTED = 0, 1, 2
 
 
-class AskedToStop(BaseException):
+class StopSignal(BaseException):
     """A signal arrived before anything ran. Not an Exception, so that no handler swallows it."""
 
 
@@ -366,7 +366,7 @@ def require_free_ports(asked: Options, brokers: Mapping[str, BrokerSettings]) ->
     wanted: list[tuple[str, int, str, Path | None]] = []
     for name, broker in brokers.items():
         whose = "" if name == own_brokers.FIRST else f" {name}"
-        is_slave = slave.is_one(name)
+        is_slave = slave.is_slave_process(name)
         if is_slave:
             purpose = translated("slave (--slave), ten above the broker's listenPort")
             wanted.append((broker.bind_address, broker.listen_port, purpose, None))
@@ -543,7 +543,7 @@ def _run(appliance: Appliance, environment: Mapping[str, str], text: Callable[[]
         complain(translated("Stopped; {names} wasn't running.", names=names))
         return NOT_KEPT_RUNNING
     say(translated("Stopped."))
-    return ASKED_TO_STOP
+    return STOPPED
 
 
 def _on_signals(handler: Callable[[int, FrameType | None], None]) -> None:
@@ -551,12 +551,12 @@ def _on_signals(handler: Callable[[int, FrameType | None], None]) -> None:
         signal.signal(number, handler)
 
 
-def _raise_asked_to_stop(number: int, frame: FrameType | None) -> NoReturn:
-    raise AskedToStop
+def _raise_stop_signal(number: int, frame: FrameType | None) -> NoReturn:
+    raise StopSignal
 
 
 def main(arguments: Sequence[str]) -> int:
-    _on_signals(_raise_asked_to_stop)
+    _on_signals(_raise_stop_signal)
     os.umask(0o077)
     try:
         secrets = secret_files.take(os.environ)
@@ -564,9 +564,9 @@ def main(arguments: Sequence[str]) -> int:
     except (options.OptionError, NotStartedError) as error:
         complain(str(error))
         return NOT_STARTED
-    except AskedToStop:
+    except StopSignal:
         say(translated("Stopped before anything was started."))
-        return ASKED_TO_STOP
+        return STOPPED
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from deploy.install.requirements import ROOT
 from deploy.install.virtualenv import VENV
 from deploy.machine import data_directory, fonts, java, redis_server
 from deploy.machine.handover import HandoverError, hand_over, require_ours
-from deploy.processes.supervision import OPEN_FILES_WANTED
+from deploy.processes.supervision import OPEN_FILES_TARGET
 from deploy.settings import options, secret_files
 from deploy.terminal.output import complain, say
 from deploy.terminal.translation import translated
@@ -105,10 +105,10 @@ def require_reachable(user: pwd.struct_passwd, asked: Options) -> None:
 def become(user: pwd.struct_passwd) -> None:
     """Drop root for good."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < OPEN_FILES_WANTED:
+    if hard != resource.RLIM_INFINITY and hard < OPEN_FILES_TARGET:
         # Even root may not raise the limit in a container.
         with contextlib.suppress(ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, OPEN_FILES_WANTED))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, OPEN_FILES_TARGET))
     os.setgroups(os.getgrouplist(user.pw_name, user.pw_gid))
     os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
     os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)

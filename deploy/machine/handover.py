@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 ROOT_USER = 0
-KNOWN_BY = frozenset({"appliance.lock", "broker.conf", "console.sqlite3", "store"})
+APPLIANCE_NAMES = frozenset({"appliance.lock", "broker.conf", "console.sqlite3", "store"})
 """An appliance's data directory has at least one of these names."""
 OPENED = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -57,7 +57,7 @@ def require_ours(directory: Path, uid: int) -> None:
                 owner=owner,
             )
         )
-    if owner == ROOT_USER and names and names.isdisjoint(KNOWN_BY):
+    if owner == ROOT_USER and names and names.isdisjoint(APPLIANCE_NAMES):
         raise HandoverError(
             translated(
                 "The directory {data} belongs to root and contains files other than an "
@@ -74,7 +74,7 @@ def hand_over(directory: Path, uid: int, gid: int) -> list[Path]:
     Raises:
         HandoverError: a file has hard links outside the directory; nothing is changed then.
     """
-    names = _names_within(directory)
+    names = _count_links(directory)
     links = []
     for path, descriptor, name in _entries(directory):
         status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
@@ -113,7 +113,7 @@ def _change_owner(
         os.close(opened)
 
 
-def _names_within(directory: Path) -> Counter[tuple[int, int]]:
+def _count_links(directory: Path) -> Counter[tuple[int, int]]:
     """Count root's hard links inside the directory; reject files with links outside."""
     found: Counter[tuple[int, int]] = Counter()
     seen: dict[tuple[int, int], tuple[Path, os.stat_result]] = {}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ONE_HEAP = {"MALLOC_ARENA_MAX": "1"}
 # The allocators of Arrow, Delta Lake and DuckDB keep tens of MiB after a large batch or merge. Use
 # glibc's for Arrow, and configure the others to release memory.
-GIVES_BACK = ONE_HEAP | {
+RELEASES_MEMORY = ONE_HEAP | {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "DUCKDB_JE_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0",
     "_RJEM_MALLOC_CONF": "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0,narenas:1",
@@ -88,7 +88,7 @@ def chosen(
         found.append(Program("redis", redis_command, priority=10, stop_seconds=15))
     if with_queue:
         found.append(
-            Program("pipeline", pipeline, priority=38, stop_seconds=20, variables=GIVES_BACK)
+            Program("pipeline", pipeline, priority=38, stop_seconds=20, variables=RELEASES_MEMORY)
         )
         found.append(Program("worker", worker, priority=40, stop_seconds=20))
         found.append(Program("beat", beat, priority=50, stop_seconds=10))
@@ -140,5 +140,5 @@ def own_brokers(own: Mapping[str, BrokerSettings], further: str) -> str:
 def _broker(name: str, one: BrokerSettings) -> Program:
     command = broker_file.command(one.file, one.grpc_port)
     # The first includes the name server for the others; a slave needs its master.
-    priority = 25 if slave.is_one(name) else 20 if name == cluster.FIRST else 22
+    priority = 25 if slave.is_slave_process(name) else 20 if name == cluster.FIRST else 22
     return Program(name, command, priority, stop_seconds=60, is_broker=True)

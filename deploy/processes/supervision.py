@@ -37,7 +37,7 @@ LOG_BACKUPS = 5
 START_SECONDS = 3
 """A process that ends before this counts as not started; retries slow down."""
 START_RETRIES = 4
-OPEN_FILES_WANTED = 65_536
+OPEN_FILES_TARGET = 65_536
 ANSWER_WITHIN_S = 15.0
 ENDS_WITHIN_S = 5.0
 POLL_S = 0.05
@@ -199,7 +199,7 @@ class Supervisor:
     def _configuration_text(self) -> str:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         files = (
-            OPEN_FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_WANTED)
+            OPEN_FILES_TARGET if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_TARGET)
         )
         head: dict[str, dict[str, object]] = {
             "unix_http_server": {"file": self._socket, "chmod": "0700"},

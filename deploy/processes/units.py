@@ -25,7 +25,7 @@ RUNTIME = "trebuchet"
 REDIS_SOCKET = f"/run/{RUNTIME}/redis.sock"
 PRIVILEGED_PORTS = 1024
 HOMES = ("/home/", "/root/", "/run/user/")
-MAKES_ITSELF_LESS = frozenset({"worker", "pipeline"})
+LOWERS_PRIORITY = frozenset({"worker", "pipeline"})
 """Queries and the pipeline lower their own priority."""
 RUNS_JAVA = frozenset({"pipeline"})
 """Java generates and runs machine code, and reads the machine's size."""
@@ -157,7 +157,7 @@ def _sandbox(name: str, place: Place) -> Iterator[Setting]:
     else:
         yield "MemoryDenyWriteExecute", "yes"
         yield "ProcSubset", "pid"
-    if name not in MAKES_ITSELF_LESS:
+    if name not in LOWERS_PRIORITY:
         yield NO_RESOURCES
         yield OWN_LIMITS
     yield from _files(name, place)

@@ -126,7 +126,7 @@ def test_a_lake_that_cannot_go_on_is_left_alone_for_minutes(lake: Lake) -> None:
         jobs.ingest(lake.source)
 
     assert not wanted()
-    later = now_ms() + news.ERROR_LEFT_ALONE_MS + 1000
+    later = now_ms() + news.ERROR_PAUSE_MS + 1000
     assert news.is_wanted(INGEST, {"broker": BROKER}, later)
 
 
@@ -262,7 +262,7 @@ def test_a_worker_ends_itself_when_nobody_had_a_job_for_long(
     idle.look()
 
     assert signals == [(os.getpid(), signal.SIGTERM)]
-    assert idle.has_come
+    assert idle.has_arrived
 
 
 class FakeRedis(socketserver.ThreadingTCPServer):
@@ -347,7 +347,7 @@ def test_a_redis_that_is_gone_is_waited_for(
 
     standby.wait_for_job("redis://ignored", after_work=True)
 
-    assert waited == [standby.AGAIN_AFTER_SECONDS]
+    assert waited == [standby.RETRY_SECONDS]
     assert (
         "WARNING console.data.pipeline.worker: pipeline waits for Redis" in capsys.readouterr().err
     )

@@ -23,7 +23,7 @@ from console.data.reports.models import (
     LOG_TAIL_CHARS_MAX,
     LOST_AFTER_S,
     LOST_SENTENCE,
-    NOT_TAKEN_SENTENCE,
+    NOT_STARTED_SENTENCE,
     QUEUED_SECONDS_MAX,
     RESULT_ROWS_MAX,
     WORKING,
@@ -92,7 +92,7 @@ def test_a_database_that_is_locked_is_waited_for_with_what_must_not_be_lost(
 def test_a_program_goes_on_while_the_database_is_locked(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = has_locked(monkeypatch, RunState.RUNNING, times=3, cancel=True)
     monkeypatch.setattr(runner, "HEARTBEAT_S", 0.0)
-    monkeypatch.setattr(runner, "CANCEL_ASKED_EVERY_S", 0.0)
+    monkeypatch.setattr(runner, "CANCEL_POLL_S", 0.0)
 
     assert perform("hangs").state == RunState.CANCELLED
     assert failed == [RunState.RUNNING] * 3
@@ -231,7 +231,7 @@ def test_a_program_that_does_not_heed_its_end_is_killed_within_three_seconds(
     run.refresh_from_db()
     assert run.state == RunState.CANCELLED
     assert start_ticks(pid) is None
-    assert runner.CANCEL_ASKED_EVERY_S + GRACE_S < 3
+    assert runner.CANCEL_POLL_S + GRACE_S < 3
 
 
 @pytest.mark.django_db(transaction=True)
@@ -320,7 +320,7 @@ def test_a_run_that_no_worker_takes_within_an_hour_has_failed() -> None:
     tasks.mark_lost()
 
     run.refresh_from_db()
-    assert (run.state, run.failure) == (RunState.FAILED, NOT_TAKEN_SENTENCE)
+    assert (run.state, run.failure) == (RunState.FAILED, NOT_STARTED_SENTENCE)
 
 
 def test_a_run_with_a_heartbeat_is_left_alone() -> None:

@@ -297,7 +297,7 @@ def test_a_worker_looks_for_lost_queries_as_long_as_it_lives() -> None:
 
     tasks.on_worker_ready(sender=SimpleNamespace(timer=timer))
 
-    assert repeated == [(tasks.LOST_LOOKED_FOR_S, tasks.look_for_lost)]
+    assert repeated == [(tasks.LOST_CHECK_S, tasks.look_for_lost)]
 
 
 def test_the_newest_runs_and_rows_of_each_schedule_are_kept(

@@ -11,7 +11,7 @@ from django.core.cache import cache
 from django.urls import reverse
 
 from console.broker.topics.rates import queue_rates
-from console.broker.topics.retention import QUEUES_ASKED_MAX, oldest_of
+from console.broker.topics.retention import QUEUES_QUERIED_MAX, oldest_of
 from console.gateway.access import gateway
 from console.gateway.answers import QueueStatus, TopicConfig, TopicQueue
 from console.gateway.errors import BrokerDownError, RequestFailedError
@@ -505,8 +505,8 @@ def test_how_far_back_queues_reach_is_asked_once_a_minute_and_not_for_many(
 ) -> None:
     cache.clear()
     brokers.add_topic("Orders", queue_nums=2)
-    brokers.add_topic("Many", queue_nums=QUEUES_ASKED_MAX + 1)
-    for queue_id in range(QUEUES_ASKED_MAX + 1):
+    brokers.add_topic("Many", queue_nums=QUEUES_QUERIED_MAX + 1)
+    for queue_id in range(QUEUES_QUERIED_MAX + 1):
         brokers.put("Many", queue_id, 1_000)
     brokers.put("Orders", 1, 2_000, 3_000)
     asked: list[str] = []

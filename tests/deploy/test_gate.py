@@ -49,22 +49,22 @@ def test_the_tiers_together_leave_no_test_out() -> None:
     (quick,) = gate.stages_of("unit", 1)
     *_, together = gate.stages_of("all", 1)
     _, *heavy = together[: -len(quick)]
-    apart = [place for places in gate.APART.values() for place in places]
+    apart = [place for places in gate.SEPARATE_STEPS.values() for place in places]
 
     assert together[-len(quick) :] == quick
     assert [selected(step) for step in quick] == [
         [f"not ({gate.HEAVY})", *(f"--ignore={place}" for place in apart)],
         *(
             [f"not ({gate.HEAVY})", *places, *(gate.ignored("tests/console/") * (name == "pages"))]
-            for name, places in gate.APART.items()
+            for name, places in gate.SEPARATE_STEPS.items()
         ),
         [f"not ({gate.HEAVY})", *gate.TWIN],
     ]
     assert len(set(apart)) == len(apart)
     assert all((ROOT / place).exists() for place in apart)
     assert [selected(step) for step in heavy] == [
-        *([gate.HEAVY, place] for place in gate.HEAVY_APART.values()),
-        [gate.HEAVY, *(f"--ignore={place}" for place in gate.HEAVY_APART.values())],
+        *([gate.HEAVY, place] for place in gate.HEAVY_STEPS.values()),
+        [gate.HEAVY, *(f"--ignore={place}" for place in gate.HEAVY_STEPS.values())],
     ]
 
 

@@ -40,7 +40,7 @@ CALL_CLIENT_TIMEOUT_S = 10.0
 STATUS_TIMEOUT_S = 5.0
 STATUS_BYTES_MAX = 8 << 20
 """A topic may have 65,535 queues."""
-ASKED_AT_ONCE = 500
+REQUESTS_AT_ONCE = 500
 """Clients queried in one turn of the event loop."""
 
 
@@ -113,7 +113,7 @@ class ClientsAdmin:
         for client_id, connection in asked:
             status = _status_of(client_id, connection, topic, group, one_at_a_time)
             asking.append(loop.create_task(status))
-            if len(asking) % ASKED_AT_ONCE == 0:
+            if len(asking) % REQUESTS_AT_ONCE == 0:
                 await asyncio.sleep(0)
         statuses = await asyncio.gather(*asking)
         table = {

@@ -266,7 +266,7 @@ def preview_or_apply(
     if plan.is_overtaken:
         detail = _("Someone else made a change in the meantime, so nothing was changed.")
         raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
-    if changing.makes_secret(plan) and secret is None:
+    if changing.has_new_secret(plan) and secret is None:
         detail = _("A secret is required. Set %(field)s.") % {"field": SECRET_FIELD}
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
     outcome = changing.apply_plan(request, all_of, plan, secret)

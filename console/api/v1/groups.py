@@ -27,7 +27,7 @@ from console.api.v1.configuring import Accept, Seen
 from console.broker.configs.pages import state_of
 from console.broker.groups.forms import GroupForm
 from console.broker.groups.member_views import get_member
-from console.broker.groups.members import MEMBERS_ASKED_MAX, subscriptions_of
+from console.broker.groups.members import MEMBERS_QUERIED_MAX, subscriptions_of
 from console.broker.groups.progress import progress_context
 from console.broker.groups.queue_views import get_place
 from console.broker.groups.states import GroupState, group_states
@@ -195,7 +195,7 @@ def groups(
 def group_subscriptions(request: HttpRequest, group: Text) -> Any:
     """Compare the subscriptions of a group's consumers, of at most 50."""
     connections = gateway().groups.connections(group)
-    asked = connections.members[:MEMBERS_ASKED_MAX]
+    asked = connections.members[:MEMBERS_QUERIED_MAX]
     infos = gateway().groups.running(group, asked) if asked else {}
     return subscriptions_of(connections, infos)
 

@@ -194,7 +194,7 @@ def apply_plan(
     request: HttpRequest, all_of: BrokersAccess, plan: Plan, secret: str | None = None
 ) -> Outcome:
     """Apply a plan broker by broker under one audit log entry; stop at the first failure."""
-    used = (secret or new_secret()) if makes_secret(plan) else None
+    used = (secret or new_secret()) if has_new_secret(plan) else None
     done: list[str] = []
     problem = ""
     with change(request, action_of(plan), plan.name, before=plan.now, after=plan.wanted) as entry:
@@ -213,7 +213,7 @@ def apply_plan(
     return Outcome(entry, used if done else None, tuple(done), problem)
 
 
-def makes_secret(plan: Plan) -> bool:
+def has_new_secret(plan: Plan) -> bool:
     return any(values and NEW_SECRET in values for values in plan.wanted.values())
 
 
@@ -223,7 +223,7 @@ def action_of(plan: Plan) -> str:
         return f"{WHITE}.update"
     then = without_secrets(plan.wanted)
     held = {place: values for place, values in plan.now.items() if values is not None}
-    if held and makes_secret(plan) and all(then[place] == held[place] for place in held):
+    if held and has_new_secret(plan) and all(then[place] == held[place] for place in held):
         return f"{ACCOUNT}.secret"
     return f"{ACCOUNT}.{plan.verb}"
 

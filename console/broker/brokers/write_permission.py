@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 GRANTED, REVOKED = "name-server.add-write", "name-server.wipe-write"
 UNDONE = (GRANTED, REVOKED)
-ROUTES_ASKED_MAX = 5
+ROUTES_QUERIED_MAX = 5
 """Check routes of this many topics only, because name servers have no request for all routes."""
 
 
@@ -93,7 +93,7 @@ def topics_on(broker_name: str) -> dict[str, bool]:
 
 def refusal_of(broker_name: str, *, is_writable: bool) -> str:
     """Return why there is nothing to undo: all name servers already have these permissions."""
-    asked = [name for name, may in topics_on(broker_name).items() if may][:ROUTES_ASKED_MAX]
+    asked = [name for name, may in topics_on(broker_name).items() if may][:ROUTES_QUERIED_MAX]
     is_so = [
         each.may_write == is_writable
         for topic in asked

@@ -213,7 +213,7 @@ class ConfigPages:
         entry = get_object_or_404(Entry, pk=entry_id, action__in=actions)
         if not undo_address(entry):
             raise Http404
-        wanted, seen = self._kept(entry.before), self._kept(entry.after)
+        wanted, seen = self._configs_of(entry.before), self._configs_of(entry.after)
         if entry.action == f"{self.kind}.create" and seen is not None:
             wanted = dict.fromkeys(seen)
         if not wanted:
@@ -384,7 +384,7 @@ class ConfigPages:
             wanted = dict.fromkeys({**wanted, **now})
         return Plan(name, on(wanted, seen), on(wanted, now), wanted, undoes, kind=self.kind)
 
-    def _kept(self, side: Any) -> State | None:
+    def _configs_of(self, side: Any) -> State | None:
         """Return the configurations on one side of an entry."""
         if isinstance(side, dict):
             side = side.get("configs", side)

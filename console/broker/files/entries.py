@@ -10,8 +10,8 @@ from django.utils.translation import gettext as _
 
 from console.broker.files.schema import (
     AT,
+    BROKER_OWNED,
     GROUP_FILTERS,
-    KEPT_BY_BROKERS,
     KEYS,
     NAME_KEYS,
     NEEDED,
@@ -258,7 +258,7 @@ def unknown_keys(file: ConfigFile, text: str) -> list[str]:
     """Return the keys of a valid text that no request can set, in order."""
     if file not in KEYS:
         return []
-    known = {key.name for key in KEYS[file]} | KEPT_BY_BROKERS.get(file, set())
+    known = {key.name for key in KEYS[file]} | BROKER_OWNED.get(file, set())
     if file in NAME_KEYS:
         known.add(NAME_KEYS[file])
     table = parse(text)[file.table]

@@ -205,7 +205,7 @@ KEYS: dict[ConfigFile, tuple[Key, ...]] = {
     ConfigFile.GROUPS: GROUP_KEYS,
     ConfigFile.FILTERS: FILTER_KEYS,
 }
-KEPT_BY_BROKERS = {
+BROKER_OWNED = {
     ConfigFile.TOPICS: frozenset({"attributes"}),
     ConfigFile.GROUPS: frozenset({"consumeMessageOrderly"}),
     ConfigFile.FILTERS: frozenset(

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from console.accounts.actions import Action
 from console.accounts.permissions import page, page_for
-from console.broker.groups.members import MEMBERS_ASKED_MAX, subscriptions_of
+from console.broker.groups.members import MEMBERS_QUERIED_MAX, subscriptions_of
 from console.gateway.access import gateway
 from console.lib.missing import MissingError
 from console.lib.moment import now_ms
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def subscriptions(request: HttpRequest, group: str) -> HttpResponse:
     """Show the part of a group's page with the subscriptions of its consumers."""
     connections = gateway().groups.connections(group)
-    asked = connections.members[:MEMBERS_ASKED_MAX]
+    asked = connections.members[:MEMBERS_QUERIED_MAX]
     infos = gateway().groups.running(group, asked) if asked else {}
     context = {
         "group_name": group,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from console.gateway.answers import GroupConnections, Subscription
     from console.gateway.running import RunningInfo
 
-MEMBERS_ASKED_MAX = 50
+MEMBERS_QUERIED_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ class GroupRow:
     label: Label | None = None
 
     @property
-    def is_left_alone(self) -> bool:
+    def is_abandoned(self) -> bool:
         return not self.connections.is_online and self.progress.lag > 0
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-QUEUES_ASKED_MAX = 64
+QUEUES_QUERIED_MAX = 64
 """Each queue takes one request."""
 KEPT_S = 60
 
@@ -27,13 +27,13 @@ KEPT_S = 60
 def oldest_of(topic: str, status: Sequence[QueueStatus]) -> dict[BrokerQueue, int]:
     """Return the store time of the first message by queue, at most a minute old.
 
-    Empty if there are more than QUEUES_ASKED_MAX queues, or if no broker responds.
+    Empty if there are more than QUEUES_QUERIED_MAX queues, or if no broker responds.
     """
     key = f"topics.oldest.{sha256(topic.encode()).hexdigest()}"
     found: dict[BrokerQueue, int] | None = cache.get(key)
     if found is None:
         asked = [row for row in status if row.message_count]
-        if len(asked) > QUEUES_ASKED_MAX:
+        if len(asked) > QUEUES_QUERIED_MAX:
             return {}
         try:
             answers = gateway().topics.oldest(asked, topic)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 RECORD_SIZE_BYTES = 4
 # How long to wait before retrying a lake that failed.
-ERROR_LEFT_ALONE_MS = 300_000
+ERROR_PAUSE_MS = 300_000
 SAMPLES = "*.jsonl.gz"
 
 
@@ -50,7 +50,7 @@ def read_status() -> dict[str, Any] | None:
 
 
 def _has_news(status: dict[str, Any], arguments: dict[str, Any], now_ms: int) -> bool:
-    if status.get("error") and now_ms - int(status.get("checked_ms", 0)) < ERROR_LEFT_ALONE_MS:
+    if status.get("error") and now_ms - int(status.get("checked_ms", 0)) < ERROR_PAUSE_MS:
         return False
     broker = status.get("brokers", {}).get(arguments.get("broker"))
     if broker is None:

@@ -28,9 +28,9 @@ URL_DEFAULT = "redis://127.0.0.1:6379/0"
 WORKER = "console.data.pipeline.worker"
 # The worker was idle and didn't crash, so no tasks need to be requeued.
 AFTER_WORK = "--after-work"
-ASKED_EVERY_SECONDS = 0.5
-ALIVE_TOLD_EVERY_SECONDS = 5.0
-AGAIN_AFTER_SECONDS = 2.0
+POLL_SECONDS = 0.5
+ALIVE_REPORT_SECONDS = 5.0
+RETRY_SECONDS = 2.0
 ANSWER_SECONDS_MAX = 10.0
 PORT = 6379
 
@@ -93,7 +93,7 @@ def wait_for_job(url: str, *, after_work: bool) -> None:
             redis = Redis(url)
         except (OSError, ValueError) as error:
             _say("WARNING", f"pipeline waits for Redis: {error}")
-            time.sleep(AGAIN_AFTER_SECONDS)
+            time.sleep(RETRY_SECONDS)
             continue
         try:
             if is_first and int(redis.ask("ZCARD", UNACKNOWLEDGED_KEY)):
@@ -112,12 +112,12 @@ def _wait(redis: Redis) -> None:
     """Return when a job is queued; meanwhile, keep the alive key set."""
     reported_at = float("-inf")
     while True:
-        if time.monotonic() - reported_at >= ALIVE_TOLD_EVERY_SECONDS:
+        if time.monotonic() - reported_at >= ALIVE_REPORT_SECONDS:
             redis.ask("SET", ALIVE_KEY, "standby", "EX", str(ALIVE_SECONDS))
             reported_at = time.monotonic()
         if int(redis.ask("LLEN", QUEUE)):
             return
-        time.sleep(ASKED_EVERY_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 def url_of(environment: dict[str, str]) -> str:

@@ -30,7 +30,7 @@ from console.lib.queues import ALIVE_KEY, ALIVE_SECONDS, QUEUE
 logger = logging.getLogger(WORKER)
 
 COLD_IDLE_SECONDS = 60
-LOOKED_EVERY_SECONDS = 5.0
+CHECK_SECONDS = 5.0
 REDIS_SECONDS_MAX = 2.0
 RUNS_AS_ROOT = "You're running the worker with superuser privileges"
 
@@ -39,7 +39,7 @@ class Idle:
     """Detects that there has been no job for long, and stops the worker."""
 
     def __init__(self) -> None:
-        self.has_come = False
+        self.has_arrived = False
         self._began = monotonic()
 
     def look(self) -> None:
@@ -49,9 +49,9 @@ class Idle:
         limit = settings.TREBUCHET_SPARK_IDLE
         if not session.is_warm:
             limit = min(limit, COLD_IDLE_SECONDS)
-        if not self.has_come and not session.is_busy and seconds >= limit:
+        if not self.has_arrived and not session.is_busy and seconds >= limit:
             logger.info("session idle, stopping seconds=%.0f", seconds)
-            self.has_come = True
+            self.has_arrived = True
             os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -73,7 +73,7 @@ def refresh_alive_key() -> None:
 @worker_ready.connect
 def on_worker_ready(sender: Any = None, **_: object) -> None:
     idle.look()
-    sender.timer.call_repeatedly(LOOKED_EVERY_SECONDS, idle.look)
+    sender.timer.call_repeatedly(CHECK_SECONDS, idle.look)
 
 
 def main() -> int:
@@ -91,7 +91,7 @@ def main() -> int:
         code = end.code if isinstance(end.code, int) else 1
     else:
         code = 0
-    if not idle.has_come:
+    if not idle.has_arrived:
         session.end()
         return code
     left = session.end(in_order=True)

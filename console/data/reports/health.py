@@ -28,8 +28,8 @@ from console.lib.queues import ALIVE_KEY
 REDIS_TIMEOUT_S = 0.5
 WORKER_TIMEOUT_S = 1.0
 KEPT_S = 4
-NEED_MET_KEPT_S = 300
-NEED_UNMET_KEPT_S = 10
+NEED_MET_CACHE_S = 300
+NEED_UNMET_CACHE_S = 10
 CHECK_SECONDS_MAX = 10
 
 
@@ -77,7 +77,7 @@ def need_problem(check: tuple[str, ...]) -> Problem | None:
     known = cache.get(key)
     if known is None:
         known = unmet_need(check)
-        cache.set(key, known, NEED_UNMET_KEPT_S if known else NEED_MET_KEPT_S)
+        cache.set(key, known, NEED_UNMET_CACHE_S if known else NEED_MET_CACHE_S)
     return Problem(**known) if known else None
 
 

@@ -50,7 +50,7 @@ LOST_SENTENCE = (
     "The worker stopped unexpectedly while it ran this report. See the worker's log for the "
     "reason, then run the report again."
 )
-NOT_TAKEN_SENTENCE = (
+NOT_STARTED_SENTENCE = (
     "No worker started this report within an hour. Check that a worker is running (celery -A "
     "console worker), then run the report again."
 )
@@ -143,7 +143,7 @@ class ReportRun(models.Model):
     @property
     def shown_failure(self) -> str:
         if self.is_lost:
-            return NOT_TAKEN_SENTENCE if self.state == RunState.QUEUED else LOST_SENTENCE
+            return NOT_STARTED_SENTENCE if self.state == RunState.QUEUED else LOST_SENTENCE
         return self.failure
 
     @property

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 # Minimum time between updates of the row; the page polls once a second.
 UPDATE_EVERY_S = 0.25
-CANCEL_ASKED_EVERY_S = 0.5
+CANCEL_POLL_S = 0.5
 # How long to retry essential writes while the database is locked or unreachable.
 DATABASE_SECONDS_MAX = 300.0
 DATABASE_PAUSE_S = 1.0
@@ -174,7 +174,7 @@ class Runner:
                     "was stopped. Choose a shorter time range."
                 )
             with self._ignoring_database_errors():
-                if now - asked >= CANCEL_ASKED_EVERY_S:
+                if now - asked >= CANCEL_POLL_S:
                     asked = now
                     self._memory = max(self._memory, session.memory())
                     self._obey()

@@ -22,7 +22,7 @@ UTC_NAME = "UTC"
 # A run that beat sends later than this counts as missed.
 LATE_S = 300
 # How far back to look for the time that a run was due, nearest first.
-LOOKED_BACK = tuple(timedelta(hours=hours) for hours in (1, 25, 8 * 24, 32 * 24, 367 * 24))
+LOOKBACKS = tuple(timedelta(hours=hours) for hours in (1, 25, 8 * 24, 32 * 24, 367 * 24))
 
 INTERVAL_SECONDS = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
 
@@ -66,7 +66,7 @@ def due_at(schedule: PeriodicTask, now: datetime) -> datetime | None:
     if schedule.crontab is None:
         return None
     cron = cron_at(schedule.crontab, now)
-    for span in LOOKED_BACK:
+    for span in LOOKBACKS:
         found, after = None, next_time(cron, now - span)
         while after <= now:
             found, after = after, next_time(cron, after)

@@ -20,7 +20,7 @@ from console.data.reports import schedules
 from console.data.reports.models import (
     LOST_AFTER_S,
     LOST_SENTENCE,
-    NOT_TAKEN_SENTENCE,
+    NOT_STARTED_SENTENCE,
     QUEUED_SECONDS_MAX,
     RUNS_KEPT,
     SENTENCE_CHARS_MAX,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOST_LOOKED_FOR_S = LOST_AFTER_S / 2
+LOST_CHECK_S = LOST_AFTER_S / 2
 STOPPED_SENTENCE = "The worker was stopped while it ran this report. Run the report again."
 AGAIN = " again"
 """Suffix of the slot of a run that replaces one whose worker died; there is at most one."""
@@ -178,7 +178,7 @@ def _mark_lost(run: ReportRun) -> bool:
         among=(RunState(run.state),),
         finished_at=run.heartbeat_at or timezone.now(),
         process=None,
-        failure=NOT_TAKEN_SENTENCE if was_queued else LOST_SENTENCE,
+        failure=NOT_STARTED_SENTENCE if was_queued else LOST_SENTENCE,
     )
     signal_group(process, signal.SIGKILL)
     return is_moved
@@ -259,7 +259,7 @@ def on_worker_ready(sender: Any = None, **_: object) -> None:
     timer = getattr(sender, "timer", None)
     if timer is not None:
         # A process of this worker's pool can be killed while the worker itself survives.
-        timer.call_repeatedly(LOST_LOOKED_FOR_S, look_for_lost)
+        timer.call_repeatedly(LOST_CHECK_S, look_for_lost)
 
 
 def look_for_lost() -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOST_LOOKED_FOR_S = 30.0
+LOST_CHECK_S = 30.0
 
 
 @app.task(bind=True, name=QUERY_TASK)
@@ -83,7 +83,7 @@ def look_for_lost() -> None:
     try:
         for run in lost_runs(timezone.now()):
             logger.warning("run queued again, its worker ended slot=%s", run.slot)
-            run_lost_query.apply_async(args=(run.pk,), expires=LOST_LOOKED_FOR_S, retry=False)
+            run_lost_query.apply_async(args=(run.pk,), expires=LOST_CHECK_S, retry=False)
     except (OperationalError, redis.RedisError, OSError) as error:
         logger.warning("lost queries not queued, will retry error=%s", error)
     except Exception:
@@ -97,4 +97,4 @@ def look_for_lost() -> None:
 def on_worker_ready(sender: Any = None, **_: object) -> None:
     timer = getattr(sender, "timer", None)
     if timer is not None:
-        timer.call_repeatedly(LOST_LOOKED_FOR_S, look_for_lost)
+        timer.call_repeatedly(LOST_CHECK_S, look_for_lost)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from console.gateway.requests.call import Ask
 
-ASKED_S = 8.0
+CONSUMER_TIMEOUT_S = 8.0
 """Brokers wait ten seconds for a client, and pages wait as long for brokers."""
 THREADS_CHARACTERS_MAX = 1 << 20
 
@@ -28,7 +28,7 @@ async def running_info(
     code = RequestCode.GET_CONSUMER_RUNNING_INFO
     fields = {"consumerGroup": group, "clientId": client_id, "jstackEnable": with_threads}
     try:
-        answer = await call(ask, address, code, fields, timeout_s=ASKED_S)
+        answer = await call(ask, address, code, fields, timeout_s=CONSUMER_TIMEOUT_S)
     except RequestFailedError as error:
         if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise

@@ -1,7 +1,7 @@
 """Sample requests: a single one for Trebuchet brokers, several for RocketMQ brokers.
 
 A RocketMQ broker gets one request for its runtime info, one for the progress of all groups, and one
-for the consumers of each of GROUPS_ASKED groups in rotation. It doesn't report topics without
+for the consumers of each of GROUPS_PER_SAMPLE groups in rotation. It doesn't report topics without
 consumers, bytes per topic, flushes, CPU time or memory, so these stay unknown. Subscriptions of
 consumers stay unknown too, because they would take a request per client.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from console.gateway.answers import BrokerNode
     from console.gateway.requests.call import Ask
 
-GROUPS_ASKED, TURN_MS = 20, 10_000
+GROUPS_PER_SAMPLE, TURN_MS = 20, 10_000
 """The consumers of 100 groups are refreshed every minute; each group takes one request."""
 SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -109,9 +109,9 @@ async def members_in_turn(
     ask: Ask, address: str, names: list[str], now_ms: int
 ) -> tuple[list[GroupSample], list[ClientsSample], list[VersionsSample]]:
     """Return consumer counts by group (None if it isn't the group's turn), and client versions."""
-    turns = max(1, -(-len(names) // GROUPS_ASKED))
-    begin = now_ms // TURN_MS % turns * GROUPS_ASKED
-    asked = names[begin : begin + GROUPS_ASKED]
+    turns = max(1, -(-len(names) // GROUPS_PER_SAMPLE))
+    begin = now_ms // TURN_MS % turns * GROUPS_PER_SAMPLE
+    asked = names[begin : begin + GROUPS_PER_SAMPLE]
 
     async def versions_of(name: str) -> Counter[str] | None:
         try:

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from broker_core.delivery.sql92.parser import compile_expression
 from broker_core.message import names
-from console.accounts.rights import LOOKING_ON, acts_for
+from console.accounts.rights import OBSERVER_RIGHTS, acts_for
 from console.gateway.access import gateway
 from console.lib.moment import now_ms
 
@@ -99,7 +99,7 @@ def copies_of(message: StoredMessage, group: str) -> tuple[StoredMessage, ...]:
     if not key:
         return ()
     # Anyone may see whether there is a copy; showing a copy checks the person's rights.
-    with acts_for(lambda: LOOKING_ON):
+    with acts_for(lambda: OBSERVER_RIGHTS):
         found = [
             each
             for topic in (names.retry_topic(group), names.dlq_topic(group))

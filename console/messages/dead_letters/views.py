@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _, gettext_lazy, pgettext_lazy
 
 from broker_core.message import names
 from console.accounts.permissions import page
-from console.accounts.rights import LOOKING_ON, acts_for
+from console.accounts.rights import OBSERVER_RIGHTS, acts_for
 from console.gateway.access import gateway
 from console.gateway.answers import TopicKind
 from console.gateway.errors import NotFoundError
@@ -127,7 +127,7 @@ def handled_count(group: str, row: QueueStatus) -> int:
 
 def oldest_of(group: str, row: QueueStatus) -> int | None:
     # The list shows only a time, so it doesn't require the right to see messages.
-    with acts_for(lambda: LOOKING_ON):
+    with acts_for(lambda: OBSERVER_RIGHTS):
         copies = gateway().repair.copies(names.dlq_topic(group), row.queue, row.min_offset, 1)
     return copies.messages[0].stored.store_ms if copies.messages else None
 

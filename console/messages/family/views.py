@@ -8,7 +8,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import render
 
 from console.accounts.permissions import page
-from console.accounts.rights import LOOKING_ON, acts_for
+from console.accounts.rights import OBSERVER_RIGHTS, acts_for
 from console.gateway.access import gateway
 from console.gateway.answers import Replication
 from console.gateway.errors import GatewayError
@@ -84,7 +84,7 @@ def family_of(asked: StoredMessage) -> Family:
 
     People who can see one record also see the locations of the others; opening those checks rights.
     """
-    with acts_for(lambda: LOOKING_ON):
+    with acts_for(lambda: OBSERVER_RIGHTS):
         relatives = relatives_of(asked)
         try:
             readings = readers_of(relatives.root).rows

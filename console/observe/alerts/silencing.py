@@ -33,7 +33,7 @@ class SilenceError(Exception):
     """A silence that can't be created; the text gives the reason for people."""
 
 
-def asked_minutes(text: str) -> int:
+def minutes_from(text: str) -> int:
     """Return one of MINUTES, or the default for any other input."""
     found = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
     return found if found in MINUTES else MINUTES_DEFAULT
@@ -95,7 +95,7 @@ def by_link(request: HttpRequest, token: str) -> HttpResponse:
         "is_over": alert.state != Alert.State.FIRING,
     }
     if request.method == "POST" and not context["is_over"]:
-        minutes = asked_minutes(request.POST.get("minutes", ""))
+        minutes = minutes_from(request.POST.get("minutes", ""))
         by = request.user.get_username() or _("link in a message")
         try:
             context["silence"] = silence(request, alert, minutes, by)

@@ -15,7 +15,7 @@ from console.accounts.permissions import operators_action, operators_form, page
 from console.lib.lists import search_text, stored_page_of
 from console.lib.moment import now_ms
 from console.observe.alerts.models import Alert, Channel, Preferences, Rule, Silence
-from console.observe.alerts.silencing import MINUTES, SilenceError, asked_minutes, silence
+from console.observe.alerts.silencing import MINUTES, SilenceError, minutes_from, silence
 from console.observe.alerts.wording import Words, words_of
 from console.observe.history.reading import collector_state
 from console.observe.history.tiers import MINUTE_MS
@@ -115,7 +115,7 @@ def history(request: HttpRequest) -> HttpResponse:
 @operators_action
 def silence_alert(request: HttpRequest, pk: int) -> HttpResponse:
     alert = get_object_or_404(Alert.objects.select_related("rule"), pk=pk)
-    minutes = asked_minutes(request.POST.get("minutes", ""))
+    minutes = minutes_from(request.POST.get("minutes", ""))
     try:
         made = silence(request, alert, minutes, request.user.get_username())
     except SilenceError as error:

@@ -45,7 +45,7 @@ BYTES_MAX = 3_000_000_000
 """A year of 20,000 series, a fifth of them busy, takes a third of this."""
 SAMPLE_LEVEL = 1
 CACHED_BYTES_MAX = 48 << 20
-MADE_MAX = 8
+CACHED_MAX = 8
 T = TypeVar("T")
 _PART_BITS, _CODE_BITS = 16, 8
 _SUBJECT_SHIFT = _PART_BITS + _CODE_BITS
@@ -92,10 +92,10 @@ class HistoryStore:
         self._lock = threading.Lock()
         self._layouts: OrderedDict[str, Layout] = OrderedDict()
         self._values: OrderedDict[int, Ints] = OrderedDict()
-        self._made: dict[Hashable, Any] = {}
-        self._made_of: tuple[object, ...] = ()
+        self._cache: dict[Hashable, Any] = {}
+        self._cache_version: tuple[object, ...] = ()
 
-    def made_once(self, key: Hashable, make: Callable[[], T]) -> T:
+    def cached_result(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the cached result of `make`, recomputing it once per new sample.
 
         Shared views are thus only computed for their first viewer.
@@ -104,16 +104,16 @@ class HistoryStore:
             # An ID is reused once all rows are folded, but not with the same time.
             newest = tuple(self.database.rows("SELECT MAX(id), MAX(at_ms) FROM history_samples")[0])
         with self._lock:
-            if newest != self._made_of or len(self._made) > MADE_MAX:
-                self._made.clear()
-                self._made_of = newest
-            if key in self._made:
-                found: T = self._made[key]
+            if newest != self._cache_version or len(self._cache) > CACHED_MAX:
+                self._cache.clear()
+                self._cache_version = newest
+            if key in self._cache:
+                found: T = self._cache[key]
                 return found
         made = make()
         with self._lock:
-            if newest == self._made_of:
-                self._made[key] = made
+            if newest == self._cache_version:
+                self._cache[key] = made
         return made
 
     def subject_ids(self, subjects: Iterable[Subject], now_ms: int) -> dict[Subject, int]:

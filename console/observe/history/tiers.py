@@ -9,7 +9,7 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 SLOTS_A_BLOCK = 360
 """One hour of 10 s, six hours of 1 min, two and a half days of 10 min."""
-POINTS_WANTED = 1_500
+POINTS_TARGET = 1_500
 """A chart with more points uses a coarser scale, if there is one."""
 
 
@@ -35,6 +35,6 @@ def tier_for(from_ms: int, to_ms: int, now_ms: int) -> Tier:
     """Return the finest scale that still covers the range without too many points."""
     for tier in TIERS:
         is_kept = now_ms - from_ms <= tier.kept_ms
-        if is_kept and (to_ms - from_ms) // tier.step_ms <= POINTS_WANTED:
+        if is_kept and (to_ms - from_ms) // tier.step_ms <= POINTS_TARGET:
             return tier
     return COARSE

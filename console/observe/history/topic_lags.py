@@ -41,7 +41,7 @@ def topic_lags(topics: Iterable[str], now_ms: int) -> dict[str, TopicLag]:
     try:
         if len(wanted) <= SMALL_SET_MAX:
             return _lags(wanted, first)
-        every = history_store().made_once(("topic lags", first), lambda: _lags(None, first))
+        every = history_store().cached_result(("topic lags", first), lambda: _lags(None, first))
     except HistoryError as error:
         logger.warning("history unreadable error=%s", error)
         return {}

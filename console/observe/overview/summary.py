@@ -33,7 +33,7 @@ ROWS_MAX = 8
 TOPICS_NAMED_MAX = 5
 # Each topic or group costs one request per refresh; the page mentions the limit if it is exceeded.
 LOOKED_AT_MAX = 300
-NOTHING_KEPT = Sparks()
+NO_SPARKS = Sparks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ class GroupRow:
 
     @property
     def state(self) -> State:
-        is_left_alone = not self.connections.is_online and self.progress.lag > 0
-        return State.WARN if is_left_alone else State.OK
+        is_abandoned = not self.connections.is_online and self.progress.lag > 0
+        return State.WARN if is_abandoned else State.OK
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Summary:
     name_server: str
     read_at_ms: int
     verdicts: tuple[Shown, ...] = ()
-    sparks: Sparks = NOTHING_KEPT
+    sparks: Sparks = NO_SPARKS
 
     @property
     def counts_since_ms(self) -> int | None:

@@ -59,7 +59,7 @@ VERSIONS_MINUTES = 54
 """Within an hour: a deployment is over by then, and a broker restart hides a minute."""
 COLD_MIN = 1_000
 COLD_SHARE = 0.5
-GONE_AT_MOST_MS = 24.0 * HOUR_MS
+GONE_MS_MAX = 24.0 * HOUR_MS
 """A slave that has been gone for a day is assumed to be removed."""
 
 
@@ -291,8 +291,8 @@ def retention_is_near(seen: RuleInput) -> Finding | None:
         return None
     left = kept - age
     # If no consumer of the group runs, its unread messages don't count as lost.
-    is_left_alone = left <= 0 and members(seen) == 0
-    severity = Severity.BAD if left < HOUR_MS and not is_left_alone else Severity.WARN
+    is_abandoned = left <= 0 and members(seen) == 0
+    severity = Severity.BAD if left < HOUR_MS and not is_abandoned else Severity.WARN
     return Finding(severity, {"lag": lag, "left_ms": max(0.0, left), "kept_ms": kept})
 
 
@@ -415,7 +415,7 @@ def slave_still_gone(seen: RuleInput, evidence: Evidence) -> Finding | None:
     """Continue for a day while there are fewer slaves than before."""
     count = seen.own.last(metrics.SLAVES)
     minutes = evidence["minutes"] + 1
-    if count is None or count >= evidence["before"] or minutes * MINUTE_MS > GONE_AT_MOST_MS:
+    if count is None or count >= evidence["before"] or minutes * MINUTE_MS > GONE_MS_MAX:
         return None
     severity = Severity.WARN if count else Severity.BAD
     return Finding(severity, {**evidence, "now": count, "minutes": minutes})

@@ -28,7 +28,7 @@ from console.accounts.permissions import (
     administrators_page,
 )
 from console.accounts.roles import MEANINGS, Role, give_role, role_of, stored_roles
-from console.accounts.signed_in import ended_in_words, sessions_of
+from console.accounts.signed_in import ended_sentence, sessions_of
 from console.lib.lists import page_of, search_text
 from console.lib.tables import Column, Table
 from console.people.accounts.forms import InvitationForm
@@ -262,7 +262,7 @@ def end_sessions_of(request: HttpRequest, account: User, here: str | None) -> st
     with change(request, "account.sessions-end", account.get_username()) as entry:
         count = signed_in.end_others(account, here)
         entry.after = {"ended": count}
-    return ended_in_words(count)
+    return ended_sentence(count)
 
 
 @administrators_action

@@ -134,7 +134,7 @@ def end_sessions(request: HttpRequest) -> HttpResponse:
     with change(request, "account.sessions-end", request.user.get_username()) as entry:
         count = signed_in.end_others(request.user, request.session.session_key)
         entry.after = {"ended": count}
-    messages.success(request, signed_in.ended_in_words(count))
+    messages.success(request, signed_in.ended_sentence(count))
     return redirect("accounts:sessions")
 
 

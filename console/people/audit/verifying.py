@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PRUNE = "audit.prune"
 ROWS_AT_ONCE = 1_000
-BREAKS_TOLD_MAX = 20
+BREAKS_SHOWN_MAX = 20
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class Finding:
     def add_break(self, sentence: str) -> None:
         """Count a break, and keep the first ones."""
         self.broken += 1
-        if len(self.breaks) < BREAKS_TOLD_MAX:
+        if len(self.breaks) < BREAKS_SHOWN_MAX:
             self.breaks.append(sentence)
 
 

@@ -11,7 +11,7 @@ from analytics.errors import LakeError, LakeStoppedError, ReportError
 from analytics.lake.jobs import Done, LakeJobs
 from analytics.lake.maintenance import maintain
 from analytics.lake.repair import rebuild
-from analytics.lake.status import NEAR_ITS_END, STATUS_FILE
+from analytics.lake.status import EXPIRES_NEXT, STATUS_FILE
 from analytics.lake.writer import ARROW, SPARK, ArrowWriter
 from analytics.spark_writer import SparkWriter
 from broker_core.isolation import FAILURES
@@ -221,7 +221,7 @@ def test_a_lake_warns_when_the_next_file_to_expire_is_unread(
 
     jobs_of(lake, observer=on_step).ingest(lake.source)
 
-    assert warnings[0] == NEAR_ITS_END
+    assert warnings[0] == EXPIRES_NEXT
     assert said(lake)["brokers"]["broker-a"]["warning"] == ""
 
 

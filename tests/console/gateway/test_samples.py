@@ -10,7 +10,7 @@ from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from console.gateway.answers import BrokerNode
 from console.gateway.errors import RequestFailedError, UnreadableAnswerError
-from console.gateway.requests.samples import GROUPS_ASKED, TURN_MS, broker_sample, size_of
+from console.gateway.requests.samples import GROUPS_PER_SAMPLE, TURN_MS, broker_sample, size_of
 from console.gateway.sample import (
     BrokerSample,
     ClientsSample,
@@ -177,14 +177,14 @@ async def test_members_of_another_broker_s_groups_are_known_where_they_may_be() 
 
 async def test_many_groups_take_turns_of_which_each_comes() -> None:
     other = OtherBroker()
-    other.groups = {f"group-{number}": [407] for number in range(2 * GROUPS_ASKED + 1)}
+    other.groups = {f"group-{number}": [407] for number in range(2 * GROUPS_PER_SAMPLE + 1)}
     known: set[str] = set()
     for turn in range(3):
         other.asked.clear()
         sample = await broker_sample(other.ask, NODE, NOW_MS + turn * TURN_MS)
         asked = other.asked.count(RequestCode.GET_CONSUMER_CONNECTION_LIST)
         found = {each.name for each in sample.groups if each.members is not None}
-        assert len(found) == asked <= GROUPS_ASKED
+        assert len(found) == asked <= GROUPS_PER_SAMPLE
         assert len(sample.groups) == len(other.groups)
         known |= found
 

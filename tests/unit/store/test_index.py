@@ -21,11 +21,11 @@ from tests.support.builders import a_store, put, store_config
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
 
-FOR_EVER = 1 << 60
+NEVER_DUE = 1 << 60
 write_entries = loading.load({}).write_entries
 
 
-def found(store, key: str, begin: int = 0, end: int = FOR_EVER, num: int = 32) -> list[bytes]:
+def found(store, key: str, begin: int = 0, end: int = NEVER_DUE, num: int = 32) -> list[bytes]:
     views = store.query_message("TopicTest", key, num, begin, end)
     return [record.decode(view).body for view in views]
 
@@ -282,7 +282,7 @@ def test_a_damaged_count_of_used_slots_keeps_no_entry_out(used, found_used):
 
     index.put(5, 100, 2_000)
 
-    assert index.find(5, 0, FOR_EVER, 32) == [100]
+    assert index.find(5, 0, NEVER_DUE, 32) == [100]
 
 
 def test_a_key_that_no_text_is_leaves_all_to_python():
@@ -388,7 +388,7 @@ async def test_a_slot_that_leads_behind_the_counted_entries_finds_nothing(clock,
     slot = HEADER.size + key_hash % SLOTS * 4
     data[slot : slot + 4] = index.count.to_bytes(4, "big")
 
-    assert index.find(key_hash, 0, FOR_EVER, 32) == []
+    assert index.find(key_hash, 0, NEVER_DUE, 32) == []
     index.close()
 
 
@@ -397,10 +397,10 @@ async def test_an_entry_before_its_files_first_ends_the_chain(clock, storage):
     index = IndexFile(storage.open(path), SLOTS, 400)
     (newest,) = index.entries(index.count - 1, index.count)
     key_hash, offset = int(newest["hash"]), int(newest["offset"])
-    assert offset in index.find(key_hash, 0, FOR_EVER, 32)
+    assert offset in index.find(key_hash, 0, NEVER_DUE, 32)
     entry = ENTRIES_FROM + (index.count - 1) * ENTRY.size
 
     ENTRY.pack_into(storage.files[path].data, entry, key_hash, offset, -1, index.count - 2)
 
-    assert index.find(key_hash, 0, FOR_EVER, 32) == []
+    assert index.find(key_hash, 0, NEVER_DUE, 32) == []
     index.close()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
-LOOKED_EVERY_SECONDS = 0.2
+CHECK_SECONDS = 0.2
 # Fields of /proc/PID/stat, counted from the state.
 _SESSION, _TICKS = 3, slice(11, 15)
 
@@ -105,7 +105,7 @@ class Served:
     def end_in_order(self) -> None:
         """Let an idle program exit on its own, which makes the next start faster."""
         assert self._process.stdin is not None
-        time.sleep(LOOKED_EVERY_SECONDS)  # a job's last event comes before its end
+        time.sleep(CHECK_SECONDS)  # a job's last event comes before its end
         self._process.stdin.close()
         self._process.wait()
 
@@ -125,7 +125,7 @@ class Served:
     def _watch_memory(self) -> None:
         while self._process.poll() is None:
             self.memory_max = max(self.memory_max, sum(pss(path) for path, _ in self._processes()))
-            time.sleep(LOOKED_EVERY_SECONDS)
+            time.sleep(CHECK_SECONDS)
 
 
 def pids_of(word: str) -> set[int]:

@@ -251,13 +251,13 @@ def test_what_is_made_of_all_samples_is_made_anew_with_each_of_them(written: Wri
         return made[-1]
 
     written.add(0, 1)
-    first = [written.store.made_once("sum", make) for _ in range(3)]
+    first = [written.store.cached_result("sum", make) for _ in range(3)]
     written.add(1, 2)
-    second = [written.store.made_once("sum", make) for _ in range(3)]
+    second = [written.store.cached_result("sum", make) for _ in range(3)]
     written.fold()
 
     assert (first, second) == ([0] * 3, [1] * 3)
-    assert written.store.made_once("sum", make) == 2
+    assert written.store.cached_result("sum", make) == 2
 
 
 @pytest.mark.parametrize("value", [(1 << 63) - 1, -(1 << 63) + 1])
