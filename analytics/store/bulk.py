@@ -65,7 +65,7 @@ class Pairs(NamedTuple):
     codes: Ints
     distinct: list[bytes]
 
-    def kept(self, kept: Truths) -> Pairs:
+    def select(self, kept: Truths) -> Pairs:
         """Return the pairs for which `kept` is true."""
         columns = (self.rows, self.names_from, self.names_to, self.ends, self.codes)
         rows, names_from, names_to, ends, codes = (column[kept] for column in columns)
@@ -194,7 +194,7 @@ class CompiledBulk:
         found = Pairs(data, rows, names_from, names_to, value_ends, codes, distinct)
         kept = np.empty(count, dtype=np.bool_)
         if self._native.last_of_each(rows, codes, len(distinct), kept.view(np.uint8)):
-            return found.kept(kept)
+            return found.select(kept)
         return found
 
     def wrong_checksums(self, data: Bytes, starts: Ints, ends: Ints, stated: Ints) -> list[int]:
@@ -277,4 +277,4 @@ def _without_repeated(pairs: Pairs, count: int) -> Pairs:
         return pairs
     kept = np.zeros(len(both), dtype=bool)
     kept[len(both) - 1 - last_from_end] = True
-    return pairs.kept(kept)
+    return pairs.select(kept)

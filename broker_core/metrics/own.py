@@ -144,7 +144,7 @@ def broker_metrics(
     for name, text, key in (
         ("puts", "Messages stored, including the broker's own copies", "put"),
         ("put_bytes", "Bytes stored in the log", "putBytes"),
-        ("puts_failed", "Messages that could not be stored", "putFailed"),
+        ("puts_failed", "Messages that couldn't be stored", "putFailed"),
         ("got", "Messages delivered", "got"),
         ("requests_refused", "Requests that access control refused", "refused"),
     ):

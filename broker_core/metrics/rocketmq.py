@@ -105,7 +105,7 @@ def metrics_of(
 def _storage(parts: ReadParts, gauges: Mapping[str, int | None]) -> Iterator[Family]:
     for name, text, value in (
         ("size_bytes", "Used space of the disk with the CommitLog", gauges["diskUsed"]),
-        ("flush_behind_bytes", "Bytes that are not flushed yet", gauges["flushBehind"]),
+        ("flush_behind_bytes", "Bytes that aren't flushed yet", gauges["flushBehind"]),
         (
             "dispatch_behind_bytes",
             "Bytes that no queue points to yet",
@@ -175,10 +175,10 @@ def _dead(items: StatsSet) -> Iterator[tuple[Labels, Number]]:
 def _lag(rows: list[ProgressRow], now_ms: int) -> Iterator[Family]:
     lags = [(_pair(row), *_behind(row, now_ms)) for row in rows]
     for name, text, series in (
-        ("messages", "Messages that a group has not consumed", ((a, lag) for a, lag, _ in lags)),
+        ("messages", "Messages that a group hasn't consumed", ((a, lag) for a, lag, _ in lags)),
         (
             "latency_milliseconds",
-            "Age of the first message that a group has not consumed",
+            "Age of the first message that a group hasn't consumed",
             ((labels, age) for labels, _, age in lags),
         ),
     ):

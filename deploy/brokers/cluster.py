@@ -116,7 +116,7 @@ def _first_text(name: str, first: BrokerSettings, directory: Path, number: int) 
         "brokerName": _name_of(name, first),
         "storePathRootDir": str(directory / "store"),
     }
-    head = f"# Made from {first.file} when this broker began; from then on its own."
+    head = f"# Created once from {first.file}; later changes to that file don't apply here."
     return f"{head}\n{_lines(table)}"
 
 

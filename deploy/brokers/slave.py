@@ -61,7 +61,7 @@ def settings(master: BrokerSettings, data: Path, name: str = NAME) -> BrokerSett
     draft = file.with_suffix(".tmp")
     draft.touch(mode=0o600)
     draft.write_text(
-        f"# Made from {master.file} at this start.\n" + "".join(f"{line}\n" for line in lines)
+        f"# Created from {master.file} at this start.\n" + "".join(f"{line}\n" for line in lines)
     )
     draft.rename(file)
     return broker_file.settings(file, 0)

@@ -20,7 +20,7 @@ from console.data.reports import health, runner, schedules, tasks
 from console.data.reports.forms import ScheduleForm
 from console.data.reports.models import LOST_SENTENCE, QUEUED_SECONDS_MAX, ReportRun, RunState
 from console.observe.alerts.models import Channel, Message
-from console.observe.alerts.pictures import Line, Words, kept_picture
+from console.observe.alerts.pictures import Line, Words, picture_from_json
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import Settings
@@ -295,7 +295,7 @@ def test_a_result_is_sent_with_its_sentence_table_and_picture() -> None:
     assert content["columns"]
     assert content["rows"]
     assert all(len(row) == len(content["columns"]) for row in content["rows"])
-    picture = kept_picture(content["picture"])
+    picture = picture_from_json(content["picture"])
     assert picture is not None
     # The points of the chart are all there, below the report's title.
     times = (run.result or {})["chart"]["times"]

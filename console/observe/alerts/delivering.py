@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 
 from console.observe.alerts.models import Channel
 from console.observe.alerts.payloads import body_of, cut, dingtalk_query, headline, plain, signature
-from console.observe.alerts.pictures import kept_picture
+from console.observe.alerts.pictures import picture_from_json
 from console.observe.alerts.posting import request
 from console.observe.alerts.rasters import png_of
 from console.observe.alerts.results import RESULT, as_html
@@ -122,7 +122,7 @@ class Mail(EmailMultiAlternatives):
 
 def _show_result(mail: Mail, content: dict[str, Any]) -> None:
     """Add a result's table to an email, with its picture above it."""
-    picture = kept_picture(content["picture"])
+    picture = picture_from_json(content["picture"])
     if picture is None:
         mail.attach_alternative(as_html(content), "text/html")
         return

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _, ngettext
 
 from console.observe.alerts.links import absolute, silence_link
 from console.observe.alerts.models import Channel
-from console.observe.alerts.pictures import kept_picture, svg_of
+from console.observe.alerts.pictures import picture_from_json, svg_of
 from console.observe.alerts.results import RESULT, short_table
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def result_of(content: dict[str, Any]) -> dict[str, Any] | None:
     if content["status"] != RESULT:
         return None
     names = ("name", "summary", "columns", "rows", "more")
-    picture = kept_picture(content["picture"])
+    picture = picture_from_json(content["picture"])
     svg = "" if picture is None else svg_of(picture)
     return {**{name: content[name] for name in names}, "picture_svg": svg}
 

@@ -63,7 +63,7 @@ class Picture(msgspec.Struct):
     height: int
     shapes: list[Line | Box | Words]
 
-    def kept(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the picture as JSON values."""
         found: dict[str, Any] = msgspec.to_builtins(self)
         return found
@@ -78,7 +78,7 @@ class Picture(msgspec.Struct):
         return Picture(self.height + HEAD_HEIGHT, head + [_lower(each) for each in self.shapes])
 
 
-def kept_picture(found: object) -> Picture | None:
+def picture_from_json(found: object) -> Picture | None:
     """Return the picture in stored JSON, or None if the JSON isn't a picture."""
     try:
         return msgspec.convert(found, Picture)

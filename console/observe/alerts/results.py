@@ -50,7 +50,7 @@ def content_of(
         "rows": shown,
         "more": max(0, count - len(shown)),
         "path": path,
-        "picture": None if picture is None else picture.kept(),
+        "picture": None if picture is None else picture.as_json(),
     }
 
 

@@ -121,7 +121,7 @@ def test_a_picture_over_time_has_a_line_for_each_name() -> None:
 def test_a_picture_is_the_same_after_it_was_kept_and_below_its_title() -> None:
     picture = pictures.of_bars([("orders", "1", 1.0)]).headed("Traffic", "last hour")
 
-    kept = pictures.kept_picture(json.loads(json.dumps(picture.kept())))
+    kept = pictures.picture_from_json(json.loads(json.dumps(picture.as_json())))
 
     assert kept == picture
     assert rasters.png_of(picture) == rasters.png_of(kept)
@@ -132,7 +132,7 @@ def test_a_picture_is_the_same_after_it_was_kept_and_below_its_title() -> None:
 
 @pytest.mark.parametrize("found", [None, "", "<svg/>", {}, {"height": 1, "shapes": [{}]}])
 def test_what_is_no_picture_is_none(found: object) -> None:
-    assert pictures.kept_picture(found) is None
+    assert pictures.picture_from_json(found) is None
 
 
 def test_a_png_has_the_shapes_where_the_svg_has_them() -> None:
