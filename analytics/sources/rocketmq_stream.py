@@ -78,16 +78,16 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         async def begin(cluster: Cluster) -> Progress:
             cluster.forget_routes()
-            extents = await cluster.extents(await assigned(cluster, self._wanted))
-            offsets = await starts(cluster, self._wanted, extents, default=LATEST)
-            marks = await find_marks(cluster, self._wanted.consumer_group, offsets, extents, {})
+            extents = await cluster.extents(await assigned(cluster, self._options))
+            offsets = await starts(cluster, self._options, extents, default=LATEST)
+            marks = await find_marks(cluster, self._options.consumer_group, offsets, extents, {})
             return Progress(offsets, marks)
 
         progress: Progress = self._run(begin)
         return progress.document()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        wanted = self._wanted
+        wanted = self._options
         if wanted.max_offsets_per_trigger is not None:
             return ReadMaxRows(wanted.max_offsets_per_trigger)
         if wanted.min_offsets_per_trigger is not None:
@@ -106,7 +106,7 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         async def ends(cluster: Cluster) -> dict[Queue, int]:
             cluster.forget_routes()
-            extents = await cluster.extents(await remaining(cluster, self._wanted))
+            extents = await cluster.extents(await remaining(cluster, self._options))
             return {queue: behind for queue, (_, behind) in extents.items()}
 
         self._target = self._run(ends)
@@ -125,19 +125,19 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
             if place_of(queue) not in passed
         ]
         ranges = [one for one in ranges if one.size > 0]
-        wanted = self._wanted
+        wanted = self._options
         if not ranges:
             return []
         return shared(ranges, wanted.min_partitions, wanted.max_records_per_partition)
 
     def _run(self, work: Callable[[Cluster], Coroutine[Any, Any, Any]]) -> Any:
-        with open_cluster(self._wanted.access) as cluster:
+        with open_cluster(self._options.access) as cluster:
             return cluster.run(work)
 
     async def _plan(self, cluster: Cluster, begun: Progress, limit: ReadLimit) -> Progress | None:
         """Return the end of the next batch, or None."""
         seen = await self._look(cluster, begun)
-        most = self._wanted.max_offsets_per_trigger if isinstance(limit, ReadMaxRows) else None
+        most = self._options.max_offsets_per_trigger if isinstance(limit, ReadMaxRows) else None
         bounds = {
             queue: (first, self._end_of(queue, first, seen)) for queue, first in seen.firsts.items()
         }
@@ -154,7 +154,7 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
         marks = {place: mark for place, mark in begun.marks.items() if place not in seen.other}
         marks |= await find_marks(
             cluster,
-            self._wanted.consumer_group,
+            self._options.consumer_group,
             {q: end for q, end in ends.items() if place_of(q) in advanced and q in seen.extents},
             seen.extents,
             seen.firsts,
@@ -168,8 +168,8 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
             DataLossError: a queue no longer exists, or was recreated.
         """
         cluster.forget_routes()
-        extents = await cluster.extents(await remaining(cluster, self._wanted))
-        other = await recreated(cluster, self._wanted.consumer_group, begun.marks, extents)
+        extents = await cluster.extents(await remaining(cluster, self._options))
+        other = await recreated(cluster, self._options.consumer_group, begun.marks, extents)
         for place in sorted(other):
             self._lost(
                 f"The topic {place} was deleted and created again since this stream read it, so "
@@ -203,8 +203,8 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
 
     async def _changed_since(self, cluster: Cluster, ended: Progress) -> frozenset[Place]:
         cluster.forget_routes()
-        extents = await cluster.extents(await remaining(cluster, self._wanted))
-        other = await recreated(cluster, self._wanted.consumer_group, ended.marks, extents)
+        extents = await cluster.extents(await remaining(cluster, self._options))
+        other = await recreated(cluster, self._options.consumer_group, ended.marks, extents)
         for place in sorted(other):
             self._lost(
                 f"The topic {place} was deleted and created again before a batch of it was read "
@@ -213,7 +213,7 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
         return other
 
     def _lost(self, sentence: str) -> None:
-        if self._wanted.fail_on_data_loss:
+        if self._options.fail_on_data_loss:
             raise DataLossError(sentence)
         logger.warning("messages lost reason=%s", sentence)
 
@@ -225,12 +225,12 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
 
     def _is_to_wait(self, bounds: Mapping[Queue, tuple[int, int]]) -> bool:
         """Return whether a batch should wait for more messages or for its time."""
-        least = self._wanted.min_offsets_per_trigger
+        least = self._options.min_offsets_per_trigger
         if least is None or self._target is not None or self._batch_at is None:
             return False
         if sum(behind - first for first, behind in bounds.values()) >= least:
             return False
-        return self._clock.monotonic() - self._batch_at < self._wanted.max_trigger_delay_s
+        return self._clock.monotonic() - self._batch_at < self._options.max_trigger_delay_s
 
 
 def _reported(ends: Mapping[Queue, int], seen: Ends) -> dict[str, Any]:

@@ -324,9 +324,9 @@ def test_what_the_recorder_noted_takes_the_place_of_what_the_log_does_not_say(
 
     assert "TOOLS_CONSUMER" not in page.content.decode()
     assert drawn["flushed"].label == "1.4 ms"
-    assert drawn["flushed"].step.who == "group commit of 31"
-    assert drawn["delivered"].step.who == "fraud-check off0"
-    assert drawn["received"].step.who == "shop 10.0.0.5:1"
+    assert drawn["flushed"].step.actor == "group commit of 31"
+    assert drawn["delivered"].step.actor == "fraud-check off0"
+    assert drawn["received"].step.actor == "shop 10.0.0.5:1"
     assert drawn["validated"].label == "31 µs"
     assert (drawn["acknowledged"].step.begin_us or 0) - MOMENT_MS * 1_000 == 2_100
     assert drawn["teleported"].step.label == "teleported"
@@ -362,7 +362,7 @@ def test_a_stage_that_the_recorder_and_the_log_both_know_is_one_row_with_what_ea
     assert (found["stored"], found["retry"], found["dead"]) == (1, 1, 1)
     # Of another group, and of another record.
     assert (found["given_back"], found["retried"]) == (2, 1)
-    by_stage = {each.stage: each for each in drawn if not each.who.startswith("fraud-check")}
+    by_stage = {each.stage: each for each in drawn if not each.actor.startswith("fraud-check")}
     begins = {stage: (each.begin_us or 0) - MOMENT_MS * 1_000 for stage, each in by_stage.items()}
     assert begins["stored"] == 1_000
     assert begins["given_back"] == 40_300
@@ -448,7 +448,7 @@ SPAN = {"group": "fraud-check", "fromOffset": "0", "queueOffset": "3", "worstOff
 
 def of_fraud_check(answer: Any, stage: str) -> list[Step]:
     steps = (line.step for line in answer.context["waterfall"].lines)
-    return [each for each in steps if (each.stage, each.who) == (stage, "fraud-check")]
+    return [each for each in steps if (each.stage, each.actor) == (stage, "fraud-check")]
 
 
 @pytest.mark.django_db

@@ -272,7 +272,7 @@ async def test_a_broker_is_asked_once_for_what_several_viewers_want(
         bridge.join(viewer)
     await brokers.until_watched()
 
-    asked = brokers.opened[0].asked[-1]
+    asked = brokers.opened[0].subscriptions[-1]
     assert sorted(asked.values(), key=str) == sorted(
         [WatchFilter(), WatchFilter(topic="orders")], key=str
     )
@@ -364,9 +364,9 @@ async def test_a_new_filter_is_sent_to_the_broker_on_the_same_connection(
 
     viewer.filter = WatchFilter(topic="orders")
     bridge.refilter()
-    await brokers.until(lambda: len(brokers.opened[0].asked) == 2)
+    await brokers.until(lambda: len(brokers.opened[0].subscriptions) == 2)
 
-    assert list(brokers.opened[0].asked[-1].values()) == [WatchFilter(topic="orders")]
+    assert list(brokers.opened[0].subscriptions[-1].values()) == [WatchFilter(topic="orders")]
     assert len(brokers.opened) == 1
 
 

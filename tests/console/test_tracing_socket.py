@@ -90,7 +90,7 @@ async def test_a_viewer_sees_what_its_filter_shows(
     await brokers.until_watched()
 
     await socket.send(json.dumps({"type": "filter", "round": 7, "topic": "payments"}))
-    await brokers.until(lambda: len(brokers.opened[0].asked) == 2)
+    await brokers.until(lambda: len(brokers.opened[0].subscriptions) == 2)
     brokers.push([an_event(topic="orders"), an_event(topic="payments", queueOffset="8")])
     frame = await socket.frame("events")
     while not frame["events"]:
@@ -123,7 +123,7 @@ async def test_a_page_whose_connection_broke_misses_nothing(
     await brokers.until_watched()
     await first.send(json.dumps({"type": "filter", "round": 7, "topic": "orders"}))
     token = (await first.frame("viewer"))["token"]
-    await brokers.until(lambda: len(brokers.opened[0].asked) == 2)
+    await brokers.until(lambda: len(brokers.opened[0].subscriptions) == 2)
 
     await first.disconnect(code=1006)
     brokers.push([an_event(topic="orders", queueOffset="8")])
@@ -286,9 +286,9 @@ async def test_no_filter_confirms_what_a_rule_hides(
     if is_refused:
         problem = (await socket.frame("problem"))["message"]
         assert problem.startswith("The masking rule secrets hides property")
-        assert len(brokers.opened[0].asked) == 1
+        assert len(brokers.opened[0].subscriptions) == 1
     else:
-        await brokers.until(lambda: len(brokers.opened[0].asked) == 2)
+        await brokers.until(lambda: len(brokers.opened[0].subscriptions) == 2)
     await socket.disconnect()
 
 
@@ -300,13 +300,13 @@ async def test_a_rule_made_meanwhile_ends_a_filter_on_what_it_hides(
     await socket.connect()
     await brokers.until_watched()
     await socket.send(json.dumps({"type": "filter", "topic": "orders", "property": "ssn=4711"}))
-    await brokers.until(lambda: len(brokers.opened[0].asked) == 2)
+    await brokers.until(lambda: len(brokers.opened[0].subscriptions) == 2)
 
     await database_sync_to_async(masks)("property", "ssn", ["*"])
 
     assert "hides property ssn" in (await socket.frame("problem"))["message"]
-    await brokers.until(lambda: len(brokers.opened[0].asked) == 3)
-    (wanted,) = brokers.opened[0].asked[-1].values()
+    await brokers.until(lambda: len(brokers.opened[0].subscriptions) == 3)
+    (wanted,) = brokers.opened[0].subscriptions[-1].values()
     assert (wanted.topic, wanted.named) == ("orders", None)
     await socket.disconnect()
 

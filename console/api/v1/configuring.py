@@ -49,7 +49,7 @@ def make(
     masters = [node.broker_name for node in gateway().cluster.registered().masters]
     form = valid_form(
         request,
-        lambda data: pages.form(data, broker_names=masters, taken=pages.requests.every()),
+        lambda data: pages.form(data, broker_names=masters, used_names=pages.requests.every()),
     )
     require(request, pages.action, form.name)
     return preview_or_apply(

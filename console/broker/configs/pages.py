@@ -142,7 +142,7 @@ class ConfigPages:
         form = self.form(
             request.POST or None,
             broker_names=[node.broker_name for node in gateway().cluster.registered().masters],
-            taken=self.requests.every() if is_post else (),
+            used_names=self.requests.every() if is_post else (),
         )
         if not is_post:
             form.initial.update(self._like(request.GET.get("like", ""), form))

@@ -68,7 +68,7 @@ def test_what_is_not_known_for_long_ends_and_says_so() -> None:
     assert soon is not None
     assert soon.stage is Stage.FIRING
     assert late is not None
-    assert (late.stage, late.why) == (Stage.RESOLVED, EndReason.UNKNOWN)
+    assert (late.stage, late.reason) == (Stage.RESOLVED, EndReason.UNKNOWN)
     assert step(Life(Stage.PENDING), Sign.UNKNOWN, PENDING_UNKNOWN_MS_MAX, TERMS) is None
 
 
