@@ -136,7 +136,7 @@ class Requests:
 
     def _expect(self, call: Call, content_length: str) -> None:
         if not content_length.isdecimal() or len(content_length) > 18:
-            raise Http2StreamError(ErrorCode.PROTOCOL_ERROR, "content-length is not a length")
+            raise Http2StreamError(ErrorCode.PROTOCOL_ERROR, "content-length isn't a number")
         call.content_left = int(content_length)
         call.is_plain = False
 
@@ -169,9 +169,7 @@ class Requests:
         if call.content_left >= 0:
             call.content_left -= len(payload)
             if call.content_left < 0 or (is_over and call.content_left):
-                raise Http2StreamError(
-                    ErrorCode.PROTOCOL_ERROR, "content-length is not the length of the content"
-                )
+                raise Http2StreamError(ErrorCode.PROTOCOL_ERROR, "content-length is wrong")
         call.is_plain = False
         call.progress_at = self._connection.now
         if call.body is None:
@@ -209,9 +207,7 @@ class Requests:
         if not call.is_open:
             return
         if call.content_left > 0:
-            raise Http2StreamError(
-                ErrorCode.PROTOCOL_ERROR, "content-length is not the length of the content"
-            )
+            raise Http2StreamError(ErrorCode.PROTOCOL_ERROR, "content-length is wrong")
         if call.body is not None and call.body.held_bytes:
             call.fail(GrpcStatus.INTERNAL, "the request ends within a message")
         elif call.route.kind == BIDI:
