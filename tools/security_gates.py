@@ -108,7 +108,7 @@ MARK = {"pytest.mark.xfail"}
 def reason_in(mark: ast.Call) -> str:
     named = {each.arg: each.value for each in mark.keywords}
     value = named.get("reason")
-    return str(ast.literal_eval(value)) if value is not None else "no reason is given"
+    return str(ast.literal_eval(value)) if value is not None else "no reason given"
 
 
 def marked_tests() -> Iterator[HoldingTest]:

@@ -473,7 +473,7 @@ def test_a_change_is_written_down_with_who_and_from_where(name, actors, world) -
 
 def test_a_report_that_cannot_be_queued_is_a_failure(actors, world, monkeypatch) -> None:
     def refuse(**_how: object) -> None:
-        raise OSError("Redis is gone")
+        raise OSError("Redis is down")
 
     monkeypatch.setattr(tasks.run_report, "apply_async", refuse)
 
@@ -481,7 +481,7 @@ def test_a_report_that_cannot_be_queued_is_a_failure(actors, world, monkeypatch)
 
     entry = Entry.objects.get()
     assert (entry.outcome, entry.after) == ("failed", {"hours": 1})
-    assert "Redis is gone" in entry.remark
+    assert "Redis is down" in entry.remark
 
 
 def test_a_schedule_s_change_says_what_was_before(actors, world) -> None:

@@ -169,7 +169,7 @@ class Pipeline:
             "TREBUCHET_SPARK_IDLE": str(IDLE_SECONDS),
         }
         self._redis = subprocess.Popen(redis_server.command(binary, redis / "redis.sock", redis))
-        until(lambda: redis_server.answers(redis / "redis.sock"), "Redis to answer")
+        until(lambda: redis_server.answers(redis / "redis.sock"), "Redis to respond")
         self._queue = Celery(broker=f"redis+socket://{redis / 'redis.sock'}")
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -33,5 +33,5 @@ def test_each_process_comes_back_no_report_is_missing_or_made_twice(
     assert found.run_again > 0
     if programs is not None:
         # The Java and the Go client return some messages, which raw ones never do.
-        assert found.history.explained["given back"] > 0
+        assert found.history.explained["returned"] > 0
     skip_without(programs)

@@ -33,5 +33,5 @@ def test_all_but_reports_goes_on_without_redis_and_they_do_when_it_is_back(
     assert found.history.acknowledged > 100
     if programs is not None:
         # The Java and the Go client return some messages, which raw ones never do.
-        assert found.history.explained["given back"] > 0
+        assert found.history.explained["returned"] > 0
     skip_without(programs)

@@ -202,7 +202,7 @@ def test_leases_outlive_a_promotion(pair: BrokerSet, *, is_in_sync: bool) -> Non
         popper.acknowledge(done)
         pair.until_same(old, new)
         until(lambda: has_offset(new, 2), "the slave to have the group's offset", seconds=60.0)
-        until(lambda: knows_topic(new), "the slave to know the topic", seconds=60.0)
+        until(lambda: knows_topic(new), "the slave to copy the topic", seconds=60.0)
         if not is_in_sync:
             new.kill()
         lost = popper.pop(1)
@@ -255,7 +255,7 @@ async def test_half_messages_outlive_a_promotion_and_the_new_master_asks_for_the
         old, new = pair.brokers
         raw_remoting.create_topic(old.port, TOPIC, queues=1)
         until(lambda: is_acknowledged(old), "the slave to be in sync", seconds=60.0)
-        until(lambda: knows_topic(new), "the slave to know the topic", seconds=60.0)
+        until(lambda: knows_topic(new), "the slave to copy the topic", seconds=60.0)
         producer = Producer(f"127.0.0.1:{old.port}")
         acknowledged: set[str] = set()
         for number in range(6):

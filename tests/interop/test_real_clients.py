@@ -96,7 +96,7 @@ def test_under_each_fault_java_and_go_clients_lose_nothing_either(
         assert one.lost == one.phantom == one.unexplained == 0, f"{name} {one}"
         assert one.acknowledged > ACKNOWLEDGED_MIN, f"{name} {one}"
         # They return some messages, which raw clients never do.
-        assert one.explained["given back"] > 0, f"{name} {one}"
+        assert one.explained["returned"] > 0, f"{name} {one}"
     for name, (lacking, _) in runs.items():
         if lacking:
             pytest.skip(f"NOT TESTED: {name} under Java and Go clients, which needs {lacking}")

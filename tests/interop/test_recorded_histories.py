@@ -49,7 +49,7 @@ def test_java_go_and_raw_clients_lose_nothing_when_their_broker_is_killed(
     for kind in (Consumed, Ended, GaveBack, Replayed):
         assert any(isinstance(one, kind) for one in found.history), kind
     assert Cause.RESET in causes(found)
-    for cause in ("given back", "reset", "replayed"):
+    for cause in ("returned", "reset", "replayed"):
         assert found.report.explained[cause] > 0, cause
     for one in found.history:
         match one:

@@ -95,7 +95,7 @@ def pair(tmp_path: Path) -> Iterator[BrokerSet]:
         topics = slave.store / "config/topics.json"
         until(
             lambda: topics.exists() and f'"{TOPIC}"' in topics.read_text(),
-            "the slave to know the topic",
+            "the slave to copy the topic",
             seconds=SECONDS,
         )
         yield made

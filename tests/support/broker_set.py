@@ -100,7 +100,7 @@ class BrokerSet(ProcessSet):
             )
 
         try:
-            until(is_same, "both logs to be the same", seconds=CAUGHT_UP_SECONDS)
+            until(is_same, "both logs to be equal", seconds=CAUGHT_UP_SECONDS)
         except AssertionError as error:
             raise AssertionError(
                 f"{error}: {self.state(one)} {self.state(other)}\n{one.words()[-3000:]}\n---\n"

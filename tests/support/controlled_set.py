@@ -94,5 +94,5 @@ class ControlledSet(ProcessSet):
             ends[:] = [log_end(one.port), log_end(other.port)]
             return ends[0] == ends[1] >= 0
 
-        until(is_same, "both logs to be the same", seconds=CAUGHT_UP_SECONDS)
+        until(is_same, "both logs to be equal", seconds=CAUGHT_UP_SECONDS)
         return ends[0]

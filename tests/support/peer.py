@@ -141,7 +141,7 @@ class Peer:
         )
         self.start_seconds = time.monotonic() - began
         words = (self._directory / f"{name}.out").read_text(errors="replace")
-        assert process.poll() is None, f"RocketMQ's {name} ended at its start:\n{words}"
+        assert process.poll() is None, f"RocketMQ's {name} exited during its start:\n{words}"
 
 
 class OriginalProcess(BrokerProcess):

@@ -26,7 +26,7 @@ def until(
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {seconds:g} s in vain for {what}")
+            raise AssertionError(f"waited {seconds:g} s without success for {what}")
         time.sleep(every_s)
 
 
@@ -37,5 +37,5 @@ async def until_async(
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {seconds:g} s in vain for {what}")
+            raise AssertionError(f"waited {seconds:g} s without success for {what}")
         await asyncio.sleep(POLL_S)

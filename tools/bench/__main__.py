@@ -22,8 +22,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="run four cells, two brokers and one round"
     )
-    parser.add_argument("--cells", help="by comma: " + ", ".join(one.key for one in cells.CELLS))
-    parser.add_argument("--brokers", help="by comma: " + ", ".join(contenders.NAMES))
+    parser.add_argument(
+        "--cells", help="comma-separated: " + ", ".join(one.key for one in cells.CELLS)
+    )
+    parser.add_argument("--brokers", help="comma-separated: " + ", ".join(contenders.NAMES))
     parser.add_argument(
         "--seconds", type=float, help="length of a slice (1; --quick: 0.5; --against: 0.2)"
     )
@@ -47,8 +49,12 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> int:
-    asked = parse()
-    return checkout_comparison.main(asked) if asked.against else peer_comparison.main(asked)
+    arguments = parse()
+    return (
+        checkout_comparison.main(arguments)
+        if arguments.against
+        else peer_comparison.main(arguments)
+    )
 
 
 if __name__ == "__main__":

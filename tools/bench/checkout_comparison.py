@@ -64,23 +64,23 @@ def measure(
                         found[cell.key, which].append(cost)
 
 
-def main(asked: argparse.Namespace) -> int:
+def main(arguments: argparse.Namespace) -> int:
     """Compare two checkouts."""
-    rounds, seconds = asked.rounds or ROUNDS, asked.seconds or SECONDS
+    rounds, seconds = arguments.rounds or ROUNDS, arguments.seconds or SECONDS
     try:
-        cells = pulls_first(known_cells(asked.cells.split(",") if asked.cells else KEYS))
+        cells = pulls_first(known_cells(arguments.cells.split(",") if arguments.cells else KEYS))
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    checkouts = [asked.against.resolve(), ROOT]
+    checkouts = [arguments.against.resolve(), ROOT]
     found: Costs = defaultdict(list)
     for _ in range(rounds):
         for setting in dict.fromkeys(cell.setting for cell in cells):
             its = [cell for cell in cells if cell.setting == setting]
-            with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
+            with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
                 measure(checkouts, its, seconds, Path(directory), found)
     say = sys.stdout.write
-    say(f"µs of processor a message, medians of {rounds} x {SLICES} slices\n")
+    say(f"µs of CPU time per message, medians of {rounds} x {SLICES} slices\n")
     for cell in (one for one in CELLS if one in cells):
         medians = [statistics.median(found[cell.key, number]) for number in range(len(checkouts))]
         # A disturbance of the machine affects two adjacent slices in the same way.

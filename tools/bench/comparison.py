@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tools.bench.contenders import OURS, REAL, WORDS
 from tools.results import documents, pages, picture
-from tools.results.documents import CellResult, Comparison, Figures, Ratio, Wanted
+from tools.results.documents import CellResult, Comparison, Figures, Ratio, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ class Verdict(NamedTuple):
     rate: float
     p99: float
     is_reached: bool
-    wanted: str
+    target: str
 
 
 @dataclass(slots=True)
@@ -86,8 +86,8 @@ class Results:
 
     def figure(self, cell: Cell, name: str) -> Sample | None:
         """Return the medians of a cell, or None if the broker didn't take part."""
-        taken = self.samples.get((cell.key, name))
-        return Sample(*map(statistics.median, zip(*taken, strict=True))) if taken else None
+        figures = self.samples.get((cell.key, name))
+        return Sample(*map(statistics.median, zip(*figures, strict=True))) if figures else None
 
     def ratios(self, cell: Cell, name: str) -> Sample | None:
         """Return the medians of the ratios between a slice and the real broker's adjacent one."""
@@ -108,10 +108,10 @@ class Results:
             return None
         pairs = zip(ours, theirs, strict=True)
         cost = statistics.median(one.cost / other.cost for one, other in pairs)
-        wanted = [f"cost ≤ {cell.cost:g}"] if cell.cost else []
-        wanted += [f"rate ≥ {cell.rate:g}"] if cell.rate else []
+        targets = [f"cost ≤ {cell.cost:g}"] if cell.cost else []
+        targets += [f"rate ≥ {cell.rate:g}"] if cell.rate else []
         is_reached = (not cell.cost or cost <= cell.cost) and ratios.rate >= cell.rate
-        return Verdict(cost, ratios.rate, ratios.p99, is_reached, ", ".join(wanted))
+        return Verdict(cost, ratios.rate, ratios.p99, is_reached, ", ".join(targets))
 
     def table(self) -> str:
         """Return everything as text."""
@@ -125,9 +125,9 @@ class Results:
             for name in self.brokers:
                 found = self.verdict(cell, name) if name != BASE else None
                 if found is not None:
-                    said = f"cost {found.cost:.2f}, rate {found.rate:.2f}, p99 {found.p99:.2f}"
+                    ratios = f"cost {found.cost:.2f}, rate {found.rate:.2f}, p99 {found.p99:.2f}"
                     mark = _mark(found) if name == OURS else ""
-                    lines.append(f"  {WORDS[name]}: {said} of {WORDS[BASE]}'s{mark}")
+                    lines.append(f"  {WORDS[name]}: {ratios} of {WORDS[BASE]}'s{mark}")
         lines += ["", *(f"{label}: {text}" for label, text in self._others())]
         return "\n".join(lines)
 
@@ -139,7 +139,7 @@ class Results:
                 {
                     "key": cell.key,
                     "name": cell.name,
-                    "wanted": {"cost": cell.cost, "rate": cell.rate},
+                    "target": {"cost": cell.cost, "rate": cell.rate},
                     "slices": {
                         name: [each._asdict() for each in self.samples[cell.key, name]]
                         for name in self.brokers
@@ -171,17 +171,17 @@ class Results:
         pages.render(folder)
 
     def _cell_result(self, cell: Cell) -> CellResult:
-        taken = {name: self.figure(cell, name) for name in self.brokers}
+        figures = {name: self.figure(cell, name) for name in self.brokers}
         verdicts = {name: self.verdict(cell, name) for name in self.brokers if name != BASE}
         return CellResult(
             cell.key,
             cell.name,
-            Wanted(cell.cost, cell.rate),
+            Target(cell.cost, cell.rate),
             {
                 name: Figures(
                     round(one.thread, 2), round(one.others, 2), round(one.rate), round(one.p99, 3)
                 )
-                for name, one in taken.items()
+                for name, one in figures.items()
                 if one is not None
             },
             {
@@ -194,7 +194,7 @@ class Results:
     def _others(self) -> Iterator[tuple[str, str]]:
         tables: list[tuple[str, Mapping[tuple[str, str], Sequence[float]], str, float]] = [
             ("start", self.start_seconds, "s", 1.0),
-            ("memory of its own", self.memory, "MB", 1e6),
+            ("own memory", self.memory, "MB", 1e6),
         ]
         for what, table, unit, scale in tables:
             for state in dict.fromkeys(state for _, state in table):
@@ -207,9 +207,9 @@ class Results:
 
 
 def _mark(found: Verdict) -> str:
-    if not found.wanted:
+    if not found.target:
         return ""
-    return f" ({'reached' if found.is_reached else 'NOT reached'}: {found.wanted})"
+    return f" ({'reached' if found.is_reached else 'NOT reached'}: {found.target})"
 
 
 def _texts(figure: Sample) -> list[str]:

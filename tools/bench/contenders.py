@@ -50,9 +50,9 @@ WORDS = {
     TWICE: "ours, compiled, 2 brokers",
     "4.9.7": "RocketMQ 4.9.7",
     "5.3.3": "RocketMQ 5.3.3",
-    FLOOR: "C that only keeps and answers",
+    FLOOR: "minimal C server",
     "kafka": f"Kafka {KAFKA_VERSION}",
-    "kafka batched": f"Kafka {KAFKA_VERSION}, {BATCH} a request",
+    "kafka batched": f"Kafka {KAFKA_VERSION}, {BATCH} per request",
 }
 LOG_FILE_BYTES = 256 << 20
 KEYS: dict[str, object] = {"mappedFileSizeCommitLog": LOG_FILE_BYTES}

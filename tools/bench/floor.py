@@ -69,7 +69,7 @@ def running(
     began = time.monotonic()
     with subprocess.Popen([program, *map(str, words)]) as process:
         try:
-            until(lambda: accepts(port), "the floor to listen")
+            until(lambda: accepts(port), "the floor server to listen")
             yield port, process.pid, time.monotonic() - began
         finally:
             process.kill()

@@ -169,7 +169,7 @@ def create_topic(port: int, partitions: int, batch: int) -> None:
     for partition in range(partitions):
         until(
             functools.partial(_takes_records, port, one.frame(1, partition)),
-            f"partition {partition} to take records",
+            f"partition {partition} to accept records",
             seconds=TOPIC_SECONDS,
         )
 
@@ -209,7 +209,7 @@ def fetched(answer: bytes) -> int:
     """Return the number of records in an answer."""
     at = FETCHED_ABORTED_AT
     aborted, at = _read_unsigned(answer, at)
-    assert aborted <= 1, "nobody aborts transactions here"
+    assert aborted <= 1, "this benchmark doesn't abort transactions"
     # the preferred replica
     length, at = _read_unsigned(answer, at + 4)
     end = at + length - 1

@@ -352,7 +352,7 @@ class EndToEnd:
                     key.data.read(times)
                 else:
                     assert all(SUCCESS.search(header) for header, _ in key.data.frames())
-            assert time.perf_counter_ns() - heard < QUIET_SECONDS * 1e9, "messages do not come"
+            assert time.perf_counter_ns() - heard < QUIET_SECONDS * 1e9, "no messages arrive"
         seconds = (time.perf_counter_ns() - began) / 1e9
         pulled = sum(consumer.pulls for consumer in self._consumers) - pulled
         return Loaded(count, seconds, times, count + pulled)

@@ -105,30 +105,40 @@ def pulls_first(cells: Iterable[Cell]) -> list[Cell]:
     return sorted(cells, key=lambda cell: not cell.is_pull)
 
 
-def plan_of(asked: argparse.Namespace) -> Plan:
+def plan_of(arguments: argparse.Namespace) -> Plan:
     """Return the options of the command line.
 
     Raises:
         ValueError: a cell or broker that doesn't exist, or too few of them to publish.
     """
-    wanted = asked.cells.split(",") if asked.cells else QUICK_CELLS if asked.quick else None
-    names = asked.brokers.split(",") if asked.brokers else QUICK_BROKERS if asked.quick else NAMES
+    expected = (
+        arguments.cells.split(",") if arguments.cells else QUICK_CELLS if arguments.quick else None
+    )
+    names = (
+        arguments.brokers.split(",")
+        if arguments.brokers
+        else QUICK_BROKERS
+        if arguments.quick
+        else NAMES
+    )
     for one in names:
         if one not in NAMES:
             raise ValueError(f"{one!r} isn't one of: {', '.join(NAMES)}")
-    if asked.write and (wanted or not set(QUICK_BROKERS) <= set(names) or not asked.store_gib):
+    if arguments.write and (
+        expected or not set(QUICK_BROKERS) <= set(names) or not arguments.store_gib
+    ):
         raise ValueError(
             f"--write publishes every cell of {' and '.join(QUICK_BROKERS)}, and starts with a "
             "store; leave out --cells, --quick, --store-gib 0, or --write"
         )
     return Plan(
-        cells=known_cells(wanted) if wanted else CELLS,
+        cells=known_cells(expected) if expected else CELLS,
         brokers=names,
-        rounds=asked.rounds or (1 if asked.quick else 3),
-        slices=3 if asked.quick else 5,
-        seconds=asked.seconds or (0.5 if asked.quick else 1.0),
-        store_bytes=0 if asked.quick else int(asked.store_gib * (1 << 30)),
-        directory=asked.directory,
+        rounds=arguments.rounds or (1 if arguments.quick else 3),
+        slices=3 if arguments.quick else 5,
+        seconds=arguments.seconds or (0.5 if arguments.quick else 1.0),
+        store_bytes=0 if arguments.quick else int(arguments.store_gib * (1 << 30)),
+        directory=arguments.directory,
     )
 
 
@@ -257,12 +267,12 @@ def _starts_with_a_store(plan: Plan, results: Results) -> None:
                             results.start_seconds[name, size].append(one.start_seconds)
 
 
-def _fill(writer: str, directory: Path, store: Path, wanted: int) -> None:
+def _fill(writer: str, directory: Path, store: Path, expected: int) -> None:
     with running(writer, ASYNC, directory, store=store) as one:
         if writer not in BATCHES:
             create_topic(one.ports[0], TOPIC)
         sent = 0
-        while sent < wanted:
+        while sent < expected:
             sent += _load(one, FILLING, 1.0).messages * FILLING_BYTES
 
 
@@ -271,10 +281,10 @@ def _tell(line: str) -> None:
     sys.stderr.flush()
 
 
-def main(asked: argparse.Namespace) -> int:
+def main(arguments: argparse.Namespace) -> int:
     """Measure, print and write everything that the command line asks for."""
     try:
-        plan = plan_of(asked)
+        plan = plan_of(arguments)
     except ValueError as error:
         _tell(str(error))
         return 2
@@ -284,9 +294,11 @@ def main(asked: argparse.Namespace) -> int:
         compare(plan, results)
     finally:
         # After an aborted run, write the partial results.
-        if asked.json is not None:
-            asked.json.write_text(results.json())
+        if arguments.json is not None:
+            arguments.json.write_text(results.json())
     sys.stdout.write(results.table() + "\n")
-    if asked.write is not None:
-        results.write_into(asked.write, f"python -m tools.bench {' '.join(sys.argv[1:])}".rstrip())
+    if arguments.write is not None:
+        results.write_into(
+            arguments.write, f"python -m tools.bench {' '.join(sys.argv[1:])}".rstrip()
+        )
     return 0

@@ -82,10 +82,10 @@ if TYPE_CHECKING:
 
 FLUSH_DISK_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
 MEMBERS = {
-    variants.OURS: "all members Trebuchet",
-    variants.ORIGINAL_SLAVE: "the slave RocketMQ 4.9.7",
-    variants.ORIGINAL_MASTER: "the master RocketMQ 4.9.7",
-    variants.ORIGINAL_NAMESRV: "a name server RocketMQ 4.9.7",
+    variants.OURS: "all members are Trebuchet",
+    variants.ORIGINAL_SLAVE: "the slave is RocketMQ 4.9.7",
+    variants.ORIGINAL_MASTER: "the master is RocketMQ 4.9.7",
+    variants.ORIGINAL_NAMESRV: "one name server is RocketMQ 4.9.7",
 }
 STORE_KINDS = (*FLUSH_DISK_TYPES, POOLED, EXTENDED)
 
@@ -327,7 +327,7 @@ COMMANDS = (
         _kill,
         _nothing,
         (
-            ("--cycles", options.number(30, "of each flush mode")),
+            ("--cycles", options.number(30, "number of kills in each flush mode")),
             ("--flush-disk-type", options.kinds(FLUSH_DISK_TYPES)),
             options.BROKER,
             options.CLIENTS,
@@ -339,7 +339,7 @@ COMMANDS = (
         _kill_store,
         _nothing,
         (
-            ("--cycles", options.number(30, "of each kind of store")),
+            ("--cycles", options.number(30, "number of kills of each kind of store")),
             ("--flush-disk-type", options.kinds(STORE_KINDS)),
         ),
     ),
@@ -348,22 +348,25 @@ COMMANDS = (
         "kill -9 the broker under Java, Go and raw clients",
         _clients,
         real_clients.missing,
-        (("--kills", options.number(20, "of the broker")),),
+        (("--kills", options.number(20, "number of kills of the broker")),),
     ),
     Command(
         "power",
-        "cut the power of a file system (root and loop devices)",
+        "cut the power under a file system (needs root and loop devices)",
         _power,
         power.missing,
         (
-            ("--cuts", options.number(20, "of a process that puts messages")),
-            ("--broker-cuts", options.number(5, "of a broker that is sent to")),
+            ("--cuts", options.number(20, "number of power cuts of a store process")),
+            ("--broker-cuts", options.number(5, "number of power cuts of a broker under load")),
             options.BROKER,
             options.CLIENTS,
         ),
     ),
     Command(
-        "syscalls", "fail, or kill at, the n-th system call (strace)", _syscalls, syscalls.missing
+        "syscalls",
+        "fail the n-th system call, or kill the process at it (needs strace)",
+        _syscalls,
+        syscalls.missing,
     ),
     Command(
         "flip",
@@ -371,45 +374,45 @@ COMMANDS = (
         _flip,
         _nothing,
         (
-            ("--count", options.number(200, "bits")),
-            ("--guarded", {"action": "store_true", "help": "with enabledAppendPropCRC=true"}),
+            ("--count", options.number(200, "number of bits to flip")),
+            ("--guarded", {"action": "store_true", "help": "set enabledAppendPropCRC=true"}),
             (
                 "--broker",
                 {
                     "choices": tested_brokers.KINDS,
-                    "help": "a broker started on each log, instead of a store in this process",
+                    "help": "start this broker on each log, instead of a store in this process",
                 },
             ),
         ),
     ),
     Command(
         "flush-error",
-        "let each flush fail, then cut the power (root, loop devices, strace)",
+        "fail each flush, then cut the power (needs root, loop devices and strace)",
         _flush_error,
         flush_errors.missing,
         (
-            ("--cycles", options.number(10, "of sends while flushes fail")),
+            ("--cycles", options.number(10, "number of rounds of sends while flushes fail")),
             options.BROKER,
             options.CLIENTS,
         ),
     ),
     Command(
         "model",
-        "run the store beside a model of it",
+        "compare the store with a model of it",
         _model,
         _nothing,
         (
-            ("--examples", options.number(200, "lives of a store")),
+            ("--examples", options.number(200, "number of random store histories")),
             ("--shrink", {"action": "store_true", "help": "shrink a failure; takes minutes"}),
         ),
     ),
     Command(
         "promotion",
-        "kill a master, promote its slave, bring the old one back",
+        "kill a master, promote its slave, restart the old master",
         _promotion,
         _nothing,
         (
-            ("--rounds", options.number(20, "of each kind of durability")),
+            ("--rounds", options.number(20, "number of promotions for each kind of durability")),
             ("--kind", options.kinds(tuple(promotion.KINDS))),
             (
                 "--broker",
@@ -417,8 +420,8 @@ COMMANDS = (
                     "choices": promotion.BROKERS,
                     "default": tested_brokers.OURS,
                     "help": (
-                        "ours (default), or a set with a controller, whose findings are only "
-                        "counted"
+                        "broker to test: ours (default), or a RocketMQ controller set, whose "
+                        "findings are only counted"
                     ),
                 },
             ),
@@ -427,30 +430,33 @@ COMMANDS = (
     ),
     Command(
         "slave-kill",
-        "kill the slave of a SYNC_MASTER, and read its files",
+        "kill the slave of a SYNC_MASTER and check its files",
         _slave_kill,
         _nothing,
         (
-            ("--cycles", options.number(20, "of each haAckMode, and of power cuts")),
+            (
+                "--cycles",
+                options.number(20, "number of kills for each haAckMode, and of power cuts"),
+            ),
             ("--kind", options.kinds(slave_kill.KINDS)),
             options.CLIENTS,
         ),
     ),
     Command(
         "partition",
-        "part a master and its slave (root, network namespaces)",
+        "separate a master from its slave (needs root and network namespaces)",
         _partition,
         network.missing,
         (
-            ("--rounds", options.number(50, "partitions")),
+            ("--rounds", options.number(50, "number of partitions")),
             (
                 "--broker",
                 {
                     "choices": tested_brokers.KINDS,
                     "default": tested_brokers.OURS,
                     "help": (
-                        "ours (default), or pairs of RocketMQ brokers, whose findings are only "
-                        "counted"
+                        "broker to test: ours (default), or a RocketMQ pair, whose findings are "
+                        "only counted"
                     ),
                 },
             ),
@@ -459,14 +465,17 @@ COMMANDS = (
     ),
     Command(
         "appliance",
-        "kill -9 each process of an appliance (redis-server, Java)",
+        "kill -9 each process of an appliance (needs redis-server and Java)",
         _appliance,
         appliance_kills.missing,
-        (("--rounds", options.number(3, "over all its processes")), options.CLIENTS),
+        (
+            ("--rounds", options.number(3, "number of rounds through all processes")),
+            options.CLIENTS,
+        ),
     ),
     Command(
         "redis-gone",
-        "take Redis away from an appliance, and bring it back (redis-server, Java)",
+        "stop an appliance's Redis and restart it later (needs redis-server and Java)",
         _redis_gone,
         redis_gone.missing,
         (
@@ -475,7 +484,7 @@ COMMANDS = (
                 {
                     "type": float,
                     "default": redis_gone.GONE_SECONDS,
-                    "help": f"without Redis (default {redis_gone.GONE_SECONDS:g})",
+                    "help": f"duration without Redis (default {redis_gone.GONE_SECONDS:g})",
                 },
             ),
             options.CLIENTS,
@@ -483,7 +492,7 @@ COMMANDS = (
     ),
     Command(
         "simulate",
-        "simulate brokers with all that may fail",
+        "simulate brokers, disks, network and clients with faults",
         _simulate,
         _nothing,
         (
@@ -492,28 +501,31 @@ COMMANDS = (
                 {
                     "type": options.seeds,
                     "default": range(1000),
-                    "help": "A-B, of runs (default 0-999)",
+                    "help": "range of seeds, A-B (default 0-999)",
                 },
             ),
             (
                 "--mixed",
-                {"action": "store_true", "help": "with filters, retries and transactions"},
+                {"action": "store_true", "help": "add filters, retries and transactions"},
             ),
             ("--trace", {"type": Path, "help": "write the steps of the first seed to this file"}),
         ),
     ),
     Command(
         "chaos",
-        "all kinds of faults by a seeded schedule (root, network namespaces, strace)",
+        "run a cluster under seeded faults (needs root, network namespaces and strace)",
         _chaos,
         chaos.missing,
         (
-            ("--minutes", {"type": float, "default": 1.0, "help": "of faults (default 1)"}),
+            (
+                "--minutes",
+                {"type": float, "default": 1.0, "help": "duration of the faults (default 1)"},
+            ),
             (
                 "--members",
                 {
                     "choices": variants.MEMBERS,
-                    "help": "which members run RocketMQ (default: by seed)",
+                    "help": "members that run RocketMQ (default: chosen by seed)",
                 },
             ),
             options.CLIENTS,
@@ -522,20 +534,20 @@ COMMANDS = (
     ),
     Command(
         "recovery",
-        "measure how fast a start is",
+        "measure the startup speed",
         _recovery,
         _nothing,
         (
-            ("--megabytes", options.number(700, "of log")),
-            ("--body", options.number(1024, "bytes of a body")),
+            ("--megabytes", options.number(700, "size of the log")),
+            ("--body", options.number(1024, "size of a message body in bytes")),
         ),
     ),
     Command(
         "check",
-        "check a history",
+        "check a saved history",
         _check,
         _nothing,
-        (("file", {"type": Path, "help": "the history that a run kept, one record per line"}),),
+        (("file", {"type": Path, "help": "history saved by a run, one record per line"}),),
     ),
 )
 

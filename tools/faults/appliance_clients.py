@@ -79,7 +79,7 @@ class ApplianceClients:
         stored = self._stored()
         until(
             lambda: self._reader.queue_offset >= len(stored),
-            "the reader to be at the end",
+            "the reader to reach the end",
             seconds=END_SECONDS_MAX,
         )
         self._reader.stop()
@@ -92,7 +92,7 @@ class ApplianceClients:
     def refused(self) -> list[str]:
         """Return the sends that the broker rejected; the sender waits for each answer."""
         return [
-            f"refused: {count} sends with {code}"
+            f"rejected: {count} sends with {code}"
             for code, count in sorted(self._book.codes.items())
             if code != raw_remoting.SUCCESS
         ]

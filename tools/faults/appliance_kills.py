@@ -153,7 +153,7 @@ class Killing:
             self._redis_hangs(visitor)
             self._database_is_locked(visitor)
             self._clients.rest()
-            self._wait_for_run(lambda one: one.state == "done", "a report after it all")
+            self._wait_for_run(lambda one: one.state == "done", "a report after all faults")
             self._check_runs()
             self.findings.history = self._clients.judge()
             self.findings.wrong += map(str, self.findings.history.findings)
@@ -164,7 +164,7 @@ class Killing:
         if code != 0:
             self.findings.wrong.append(f"the appliance ended with {code}")
         self.findings.wrong += [
-            f"a traceback that tells of no fault of this run: {line}"
+            f"a traceback unrelated to this run's faults: {line}"
             for line in RAISED.findall(appliance.words)
             if not OF_THIS_RUN.search(line)
         ]
@@ -176,7 +176,7 @@ class Killing:
             return
         if victim == "pipeline":
             # The kill comes in the middle of its work.
-            self._wait_for_run(lambda one: one.state in WORKING, "a report that runs")
+            self._wait_for_run(lambda one: one.state in WORKING, "a running report")
         else:
             time.sleep(self._dice.uniform(0, FIRST_PAUSE_SECONDS))
         ready = self._times_ready(victim)
@@ -194,7 +194,7 @@ class Killing:
                 self._clients.note_crash()
             return self._times_ready(victim) > ready and self._serves(victim, began_ms, visitor)
 
-        until(is_back, f"{victim} to be back", seconds=BACK_SECONDS_MAX)
+        until(is_back, f"{victim} to restart", seconds=BACK_SECONDS_MAX)
         if victim in MAKERS:
             self._away.append((datetime.fromtimestamp(began_ms / 1000, UTC), datetime.now(UTC)))
         self._note(victim, time.monotonic() - began)
@@ -221,7 +221,7 @@ class Killing:
 
     def _note(self, victim: str, seconds: float) -> None:
         self.findings.back_seconds.setdefault(victim, []).append(seconds)
-        self._say(f"{victim} killed, back after {seconds:.1f} s")
+        self._say(f"{victim} killed, restarted after {seconds:.1f} s")
 
     def _redis_hangs(self, visitor: Visitor) -> None:
         """Stop Redis over the start of a minute, when beat sends tasks."""
@@ -231,7 +231,7 @@ class Killing:
         try:
             until(
                 lambda: "Redis" in visitor.read("/reports/health/"),
-                "the page to say that Redis does not answer",
+                "the page to report that Redis isn't responding",
                 seconds=BACK_SECONDS_MAX,
             )
             time.sleep(10)
@@ -239,7 +239,7 @@ class Killing:
             self._appliance.resume("redis")
         until(
             lambda: "Redis" not in visitor.read("/reports/health/"),
-            "the page to be without that",
+            "the page to stop reporting it",
             seconds=BACK_SECONDS_MAX,
         )
 
@@ -255,10 +255,10 @@ class Killing:
                 if error.code != 503 or "has locked the console&#x27;s database" not in page:
                     self.findings.wrong.append(f"a locked database: {error.code} {page[:2000]}")
             else:
-                self.findings.wrong.append("a locked database was written")
+                self.findings.wrong.append("the locked database was written to")
             database.execute("ROLLBACK")
         if TOPIC not in visitor.read("/topics/"):
-            self.findings.wrong.append("no page behind a locked database")
+            self.findings.wrong.append("the page with a locked database")
 
     def _serves(self, victim: str, began_ms: int, visitor: Visitor) -> bool:
         with contextlib.suppress(OSError):
@@ -313,12 +313,12 @@ class Killing:
             for slot, state, failure, started_at, finished_at, process in rows
         ]
 
-    def _wait_for_run(self, wanted: Callable[[Run], bool], what: str) -> Run:
+    def _wait_for_run(self, matches: Callable[[Run], bool], what: str) -> Run:
         since = datetime.now(UTC) - timedelta(minutes=1)
         found: list[Run] = []
 
         def is_there() -> bool:
-            found[:] = [one for one in self._runs() if one.minute >= since and wanted(one)]
+            found[:] = [one for one in self._runs() if one.minute >= since and matches(one)]
             return bool(found)
 
         until(is_there, what, seconds=RUN_SECONDS_MAX)
@@ -332,7 +332,7 @@ class Killing:
         findings.run_again = sum(one.slot.endswith(" again") for one in runs)
         for one in runs:
             if one.state == "failed" and not one.failure:
-                findings.wrong.append(f"{one.slot} failed without a word")
+                findings.wrong.append(f"{one.slot} failed without a reason")
         done = [one.minute for one in runs if one.state == "done"]
         findings.wrong += [f"{minute} ran twice" for minute in {*done} if done.count(minute) > 1]
         had = {one.minute for one in runs}
@@ -355,7 +355,7 @@ class Killing:
         lost = [one for one in runs if "worker" in one.failure and not one.slot.endswith(" again")]
         for one in lost:
             if not any(each.slot == f"{one.slot} again" for each in runs):
-                findings.wrong.append(f"{one.slot} was lost and not run again")
+                findings.wrong.append(f"{one.slot} was lost and not repeated")
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -208,10 +208,10 @@ class Prober:
         process = self._broker.launch()
         while not self._is_acknowledged():
             if process.poll() is not None:
-                what = f"the broker ended with {process.returncode} at its start"
+                what = f"the broker exited with {process.returncode} during its start"
                 raise NotStartedError(f"{what}:\n{self._broker.words()}")
             if time.monotonic() > began + ANSWER_SECONDS_MAX:
-                what = f"the broker acknowledges nothing within {ANSWER_SECONDS_MAX:g} s"
+                what = f"the broker acknowledged nothing within {ANSWER_SECONDS_MAX:g} s"
                 raise AssertionError(f"{what}:\n{self._broker.words()}")
             time.sleep(POLL_SECONDS)
         return time.monotonic() - began
@@ -354,7 +354,7 @@ class _Store:
         if self._kind != tested_brokers.OURS:
             return
         if self._broker.stop() != 0:
-            findings.wrong.append("the broker did not stop by itself")
+            findings.wrong.append("the broker didn't stop by itself")
         findings.wrong += verify(self._broker.store).problems
         findings.wrong += plain_store.problems(self._broker.store)
 

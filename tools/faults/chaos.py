@@ -363,7 +363,7 @@ class _Run:
         with injected(node.process.pid, "fdatasync", "error=EIO", self._directory / "trace"):
             until(
                 lambda: "failed write" in cluster.store_state(node),
-                f"{node.name} to know that its disk fails",
+                f"{node.name} to notice its failing disk",
                 seconds=END_SECONDS_MAX,
             )
             self._book.history.append(DiskFailed(node.name, began, time.monotonic_ns()))
@@ -409,7 +409,7 @@ class _Run:
 
         # The checker reports readers that don't reach the end.
         with suppress(AssertionError):
-            until(is_read, "the readers to be at the end", seconds=END_SECONDS_MAX)
+            until(is_read, "the readers to reach the end", seconds=END_SECONDS_MAX)
         if self._real is not None:
             self._book.history += self._real.come_to_end(self._cluster.servers())
 
@@ -421,7 +421,7 @@ class _Run:
                 with self._cluster.inside(), RawClient(master.port, host=master.address) as client:
                     answer = one.end(client, half)
                 if answer.code != raw_remoting.SUCCESS and master.is_ours:
-                    self._figures.wrong.append(f"{half} cannot be ended: {answer}")
+                    self._figures.wrong.append(f"couldn't end {half}: {answer}")
 
     def _wait_for_deferred(self) -> None:
         expected = {
@@ -451,7 +451,7 @@ class _Run:
         for queue_id in range(QUEUES):
             records = self._read(cluster.master, queue_id)
             if records != self._read(cluster.slave, queue_id):
-                self._figures.wrong.append(f"queue {queue_id} is another on the slave")
+                self._figures.wrong.append(f"queue {queue_id} differs on the slave")
             history += as_stored(records, TOPIC, queue_id)
         if self._real is not None:
             history += self._real.stored()
@@ -513,7 +513,7 @@ def run(
         keep.mkdir(parents=True, exist_ok=True)
         file = keep / f"chaos-{seed}.jsonl"
         operations.write(file, book.history)
-        say(f"the history is in {file}")
+        say(f"history saved to {file}")
     return figures
 
 

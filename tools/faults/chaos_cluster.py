@@ -184,7 +184,7 @@ class Cluster:
             last = [*self.topics][-1]
             until(
                 lambda: topics.exists() and f'"{last}"' in topics.read_text(errors="replace"),
-                "the slave to know the topics",
+                "the slave to copy the topics",
             )
             self._make_slave_follow()
         except BaseException:
@@ -248,7 +248,7 @@ class Cluster:
         for node in nodes:
 
             def is_up(node: Node = node) -> bool:
-                assert node.process.is_running, f"{node.name} ended at its start"
+                assert node.process.is_running, f"{node.name} exited during its start"
                 with self.inside():
                     return accepts(node.port, node.address)
 
@@ -293,7 +293,7 @@ class Cluster:
             epochs = self._state(self.master).get("epochs")
             return ours == theirs > 0 and epochs == self._state(self.slave).get("epochs", [])
 
-        until(is_same, "both logs to be the same", seconds=ROLE_SECONDS_MAX)
+        until(is_same, "both logs to be equal", seconds=ROLE_SECONDS_MAX)
         return found[0]
 
     @property

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from tools.faults.operations import Operation
 
-RETRIED, SENT_TWICE, REPLAYED = "given back", "sent twice", "replayed"
+RETRIED, SENT_TWICE, REPLAYED = "returned", "sent twice", "replayed"
 """Explanations besides the causes of `operations`."""
 RETRY_TOPICS = "%RETRY%"
 SHOWN_MAX = 10
@@ -69,7 +69,7 @@ class Report:
         kinds = Counter(one.invariant for one in self.findings)
         lines = [
             f"{self.acknowledged} acknowledged, {self.delivered} delivered, "
-            f"lost {dict(self.lost)}, given again with a cause {dict(self.explained)}"
+            f"lost {dict(self.lost)}, explained redeliveries {dict(self.explained)}"
         ]
         for invariant, count in sorted(kinds.items()):
             these = [str(one) for one in self.findings if one.invariant == invariant]
@@ -130,7 +130,7 @@ def _lost(history: History, lost: Counter[str], *, may_lose_suffix: bool) -> Ite
             part = "suffix" if is_suffix else "prefix" if number < first_there else "middle"
             lost[part] += 1
             if not (may_lose_suffix and is_suffix):
-                yield Finding("I1", f"{one.id} of {client} was acknowledged and is lost ({part})")
+                yield Finding("I1", f"{one.id} of {client} was acknowledged but is lost ({part})")
 
 
 def _phantoms(history: History) -> Iterator[Finding]:
@@ -146,12 +146,14 @@ def _phantoms(history: History) -> Iterator[Finding]:
         if not sends:
             yield Finding("I2", f"{message_id} at {where} was never sent")
         elif not possible:
-            yield Finding("I2", f"{message_id} at {where} was refused")
+            yield Finding("I2", f"{message_id} at {where} was rejected")
         elif sum(place.topic == sends[0].topic for place in places) > possible:
             if history.is_remade(message_id, sends[0].invoked, NEVER):
                 continue
             invariant = "I20" if sends[0].kind is Kind.DELAYED else "I2"
-            yield Finding(invariant, f"{message_id} was sent {possible} times and is at {where}")
+            yield Finding(
+                invariant, f"{message_id} was sent {possible} times but is stored at {where}"
+            )
 
 
 def _integrity(history: History) -> Iterator[Finding]:
@@ -161,7 +163,7 @@ def _integrity(history: History) -> Iterator[Finding]:
         sends = history.sent.get(one.id)
         if sends and one.digest != sends[0].digest:
             place = Place(one.topic, one.queue_id, one.queue_offset)
-            yield Finding("I3", f"{one.id} at {place} is not what was sent")
+            yield Finding("I3", f"{one.id} at {place} differs from the sent message")
 
 
 def _unread(history: History) -> Iterator[Finding]:
@@ -171,14 +173,14 @@ def _unread(history: History) -> Iterator[Finding]:
         place = Place(one.topic, one.queue_id, one.queue_offset)
         known = seen.setdefault(place, one.id)
         if known != one.id:
-            yield Finding("I8", f"{place} was {known} and then {one.id}")
+            yield Finding("I8", f"{place} first had {known}, then {one.id}")
     for place, message_id in seen.items():
         stored = history.stored.get(place)
         if stored is None:
-            yield Finding("I4", f"{message_id} was read at {place}, where nothing is in the end")
+            yield Finding("I4", f"{message_id} was read at {place}, which is empty at the end")
         elif stored.id != message_id:
             yield Finding(
-                "I8", f"{message_id} was read at {place}, where {stored.id} is in the end"
+                "I8", f"{message_id} was read at {place}, which has {stored.id} at the end"
             )
 
 
@@ -193,13 +195,15 @@ def _result_truth(history: History) -> Iterator[Finding]:
             place = Place(one.topic, one.queue_id, one.queue_offset)
             stored = history.stored.get(place)
             if stored is not None and stored.id != message_id:
-                yield Finding("I9", f"{message_id} was put to {place}, where {stored.id} is")
+                yield Finding(
+                    "I9", f"{message_id} was acknowledged at {place}, which has {stored.id}"
+                )
 
 
 def _gaps(history: History) -> Iterator[Finding]:
     """I7: a queue has each offset from its first on, once."""
     for place in history.stored_twice:
-        yield Finding("I7", f"{place} was read twice in the end")
+        yield Finding("I7", f"{place} was read twice at the end")
     queues: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     for place in history.stored:
         queues[place.topic, place.queue_id].append(place.queue_offset)
@@ -207,7 +211,7 @@ def _gaps(history: History) -> Iterator[Finding]:
         offsets.sort()
         missing = offsets[-1] - offsets[0] + 1 - len(offsets)
         if missing:
-            yield Finding("I7", f"{topic}/{queue_id} lacks {missing} offsets from {offsets[0]} on")
+            yield Finding("I7", f"{topic}/{queue_id} lacks {missing} offsets after {offsets[0]}")
 
 
 def _real_time(history: History) -> Iterator[Finding]:
@@ -229,8 +233,8 @@ def _real_time(history: History) -> Iterator[Finding]:
             if latest is not None and one.queue_offset < highest:
                 yield Finding(
                     "I12",
-                    f"{one.id} began after {latest.id} was answered, and is before it in "
-                    f"{topic}/{queue_id}: {one.queue_offset} and {highest}",
+                    f"{one.id} was sent after {latest.id} was answered, but precedes it in "
+                    f"{topic}/{queue_id}: offset {one.queue_offset} instead of more than {highest}",
                 )
 
 
@@ -243,7 +247,7 @@ def _poll_order(history: History) -> Iterator[Finding]:
         if one.queue_offset <= before:
             yield Finding(
                 "I13",
-                f"{one.group} in session {one.session} was given {one.topic}/{one.queue_id} "
+                f"{one.group} in session {one.session} received {one.topic}/{one.queue_id} "
                 f"@{one.queue_offset} after @{before}",
             )
         last[key] = max(before, one.queue_offset)
@@ -266,7 +270,9 @@ def _shards(history: History) -> Iterator[Finding]:
         key, position = place
         before, earlier = last.get((one.group, key), (NOWHERE, ""))
         if position < before:
-            yield Finding("I14", f"{one.group} was given {one.id} after {earlier}, of one key")
+            yield Finding(
+                "I14", f"{one.group} received {one.id} after {earlier}, which has the same key"
+            )
         last[one.group, key] = max((before, earlier), (position, one.id))
 
 
@@ -293,7 +299,7 @@ def _redeliveries(history: History, explained: Counter[str]) -> Iterator[Finding
             else:
                 cause = _cause(history, before, one, same_place is None, retries[key])
             if cause is None:
-                yield Finding("I15", f"{one.id} was given to {one.group} again at {place}")
+                yield Finding("I15", f"{one.id} was delivered to {one.group} again at {place}")
             else:
                 explained[cause] += 1
         given[key] = at_place[*key, place] = one
@@ -367,10 +373,12 @@ def _is_behind(history: History, one: Delivered, since: int) -> bool:
 
     A query sent at the same simulated nanosecond as the delivery counts as later.
     """
-    said = history.progress.get((one.group, one.topic, one.queue_id), [])
-    number = bisect_left(said, one.at, key=at_of)
+    progress = history.progress.get((one.group, one.topic, one.queue_id), [])
+    number = bisect_left(progress, one.at, key=at_of)
     return (
-        bool(number) and said[number - 1].at > since and said[number - 1].offset > one.queue_offset
+        bool(number)
+        and progress[number - 1].at > since
+        and progress[number - 1].offset > one.queue_offset
     )
 
 
@@ -387,7 +395,7 @@ def _early(history: History) -> Iterator[Finding]:
         sent_at = min(each.invoked for each in sends)
         due = sent_at + sends[0].delay_ns
         if one.at < due - sum(each.ahead_ns for each in ahead if sent_at <= each.at <= one.at):
-            yield Finding("I19", f"{one.id} came {(due - one.at) / 1e6:.1f} ms early")
+            yield Finding("I19", f"{one.id} arrived {(due - one.at) / 1e6:.1f} ms early")
 
 
 def _halves(history: History) -> Iterator[Finding]:
@@ -403,18 +411,18 @@ def _halves(history: History) -> Iterator[Finding]:
         seen_at = first.get(message_id)
         is_there = message_id in history.places or seen_at is not None
         if is_there and not commits:
-            said = "was rolled back" if ends else "has no outcome"
-            yield Finding("I22", f"{message_id} {said} and is seen")
+            state = "was rolled back" if ends else "has no outcome"
+            yield Finding("I22", f"{message_id} {state} but was delivered")
         elif seen_at is not None and seen_at < commits[0].invoked:
-            yield Finding("I22", f"{message_id} was seen before it was committed")
+            yield Finding("I22", f"{message_id} was delivered before its commit")
         elif is_there and ends[0].outcome is Outcome.ROLLBACK:
-            yield Finding("I24", f"{message_id} was rolled back first and is seen")
+            yield Finding("I24", f"{message_id} was rolled back first but was delivered")
         elif (
             not is_there
             and len(commits) == len(ends) > 0
             and any(one.status is Status.OK for one in sends)
         ):
-            yield Finding("I23", f"{message_id} was committed and is not there")
+            yield Finding("I23", f"{message_id} was committed but is missing")
 
 
 CHECKS: tuple[Callable[[History], Iterator[Finding]], ...] = (

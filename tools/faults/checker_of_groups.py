@@ -33,7 +33,9 @@ def _at_least_once(history: History) -> Iterator[Finding]:
         if sends:
             groups[sends[0].topic].add(one.group)
             if one.group in sends[0].unwanted_by and (one.group, one.id) not in had:
-                yield Finding("I18", f"{one.id} was given to {one.group}, which does not want it")
+                yield Finding(
+                    "I18", f"{one.id} was delivered to {one.group}, whose filter rejects it"
+                )
         had.add((one.group, one.id))
     acknowledging = {group for group, _ in history.consumed}
     settled = history.consumed | history.gave_back.keys()
@@ -47,7 +49,7 @@ def _at_least_once(history: History) -> Iterator[Finding]:
                 if group in acknowledging and key not in settled:
                     yield Finding("I15", f"{message_id} was never consumed by {group}")
             elif group not in sends[0].unwanted_by:
-                yield Finding("I15", f"{message_id} was never given to {group}")
+                yield Finding("I15", f"{message_id} was never delivered to {group}")
 
 
 def _offsets(history: History) -> Iterator[Finding]:
@@ -56,7 +58,7 @@ def _offsets(history: History) -> Iterator[Finding]:
     After a crash it's at least the progress of some seconds before.
     """
     for (group, topic, queue_id), these in history.progress.items():
-        causes = [one for who in (group, "") for one in history.causes.get(who, [])]
+        causes = [one for key in (group, "") for one in history.causes.get(key, [])]
         times = [one.at for one in these]
         for at, (before, one) in enumerate(pairwise(these)):
             if one.offset >= before.offset:
@@ -105,7 +107,7 @@ def _retries(history: History) -> Iterator[Finding]:
         if one.reconsume_times > before + 1:
             yield Finding(
                 "I17",
-                f"{one.id} came to {one.group} as retry {one.reconsume_times} after {before}",
+                f"{one.id} reached {one.group} as retry {one.reconsume_times} after {before}",
             )
         backs = history.gave_back.get(key)
         if backs and one.reconsume_times > before:
@@ -114,7 +116,7 @@ def _retries(history: History) -> Iterator[Finding]:
             due = min((each.at + each.delay_ns for each in backs[before:number]), default=0)
             if one.at < due:
                 yield Finding(
-                    "I17", f"{one.id} came to {one.group} {(due - one.at) / 1e6:.1f} ms early"
+                    "I17", f"{one.id} reached {one.group} {(due - one.at) / 1e6:.1f} ms early"
                 )
         times[key] = max(before, one.reconsume_times)
         last[key] = one
@@ -123,7 +125,7 @@ def _retries(history: History) -> Iterator[Finding]:
         came = last.get((group, message_id))
         is_due = back.status is Status.OK and not back.is_dead
         if is_due and (came is None or came.at <= back.at):
-            yield Finding("I17", f"{message_id} was given back by {group} and never came again")
+            yield Finding("I17", f"{message_id} was returned by {group} but never redelivered")
 
 
 def _replays(history: History) -> Iterator[Finding]:
@@ -134,7 +136,7 @@ def _replays(history: History) -> Iterator[Finding]:
     for (group, message_id), replays in history.replayed.items():
         sure = [one.at for one in replays if one.status is Status.OK]
         if sure and last.get((group, message_id), 0) <= max(sure):
-            yield Finding("I15", f"{message_id} was replayed to {group} and never came again")
+            yield Finding("I15", f"{message_id} was replayed to {group} but never redelivered")
 
 
 def _dead_letters(history: History) -> Iterator[Finding]:
@@ -148,11 +150,13 @@ def _dead_letters(history: History) -> Iterator[Finding]:
         backs = [one for one in history.gave_back.get(key, []) if one.is_dead]
         count, (group, message_id) = buried[key], key
         if count and not backs:
-            yield Finding("I17", f"{message_id} is a dead letter of {group}, and was not given up")
+            yield Finding(
+                "I17", f"{message_id} is a dead letter of {group}, which didn't give it up"
+            )
         elif not count and any(one.status is Status.OK for one in backs):
-            yield Finding("I17", f"{message_id} was given up by {group}, and is no dead letter")
+            yield Finding("I17", f"{message_id} was given up by {group} but isn't a dead letter")
         elif count > len(backs) and all(one.status is Status.OK for one in backs):
-            yield Finding("I17", f"{message_id} is {count} dead letters of {group}")
+            yield Finding("I17", f"{message_id} was stored as {count} dead letters of {group}")
 
 
 CHECKS: tuple[Callable[[History], Iterator[Finding]], ...] = (

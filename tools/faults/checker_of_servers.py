@@ -44,10 +44,10 @@ def _bounds(history: History) -> Iterator[Finding]:
         for one in sends:
             if one.status is Status.OK and one.kind is Kind.PLAIN and one.queue_offset != NOWHERE:
                 acknowledged[one.topic, one.queue_id].append(one)
-    for (topic, queue_id), said in history.bounds.items():
+    for (topic, queue_id), bounds in history.bounds.items():
         by_return = sorted(acknowledged[topic, queue_id], key=lambda one: one.returned)
         at, highest, low = 0, NOWHERE, 0
-        for each in sorted(said, key=lambda one: one.invoked):
+        for each in sorted(bounds, key=lambda one: one.invoked):
             while at < len(by_return) and by_return[at].returned < each.invoked:
                 highest = max(highest, by_return[at].queue_offset)
                 at += 1
@@ -57,7 +57,8 @@ def _bounds(history: History) -> Iterator[Finding]:
             )
             if each.high <= highest and is_whole:
                 yield Finding(
-                    "I11", f"{topic}/{queue_id} ended at {each.high}, @{highest} was acknowledged"
+                    "I11",
+                    f"{topic}/{queue_id} ended at {each.high}, but @{highest} was acknowledged",
                 )
             if each.low < low:
                 yield Finding("I11", f"{topic}/{queue_id} began at {low}, then at {each.low}")
@@ -93,15 +94,16 @@ def _topics(history: History) -> Iterator[Finding]:
                 since[one.topic] = min(since.get(one.topic, NEVER), one.returned)
     for unknown in history.unknown:
         if since.get(unknown.topic, NEVER) < unknown.invoked:
-            yield Finding("I6", f"{unknown.topic} was not known any more")
+            yield Finding("I6", f"the broker lost topic {unknown.topic}")
 
 
 def _copies(history: History) -> Iterator[Finding]:
     """I26: everything a master counts as replicated is on its slave."""
     for one in history.acked:
-        if one.said > one.had:
+        if one.reported > one.had:
             yield Finding(
-                "I26", f"{one.server} took {one.said} for replicated, where {one.had} was"
+                "I26",
+                f"{one.server} counted {one.reported} as replicated, but the slave had {one.had}",
             )
 
 
@@ -109,7 +111,7 @@ def _same_logs(history: History) -> Iterator[Finding]:
     """I25: at the end all servers have the same log."""
     for one, other in pairwise(history.logs):
         if (one.end, one.digest) != (other.end, other.digest):
-            yield Finding("I25", f"the log of {one.server} is another than that of {other.server}")
+            yield Finding("I25", f"the logs of {one.server} and {other.server} differ")
 
 
 def _one_master(history: History) -> Iterator[Finding]:
@@ -149,7 +151,7 @@ def _errors(history: History) -> Iterator[Finding]:
                 continue
             number = bisect_right(faults, one.returned, key=lambda each: each.began)
             if not number or faults[number - 1].recovered + one.learns_ns < one.invoked:
-                yield Finding("I32", f"{one.id} was refused while there was no fault")
+                yield Finding("I32", f"{one.id} was rejected outside of any fault")
 
 
 CHECKS: tuple[Callable[[History], Iterator[Finding]], ...] = (

@@ -147,7 +147,7 @@ class _Run:
         try:
             until(
                 lambda: not unfinished([*history, *recorded()], self._stored(), TOPIC, ALL_GROUPS),
-                "everything to be put and consumed",
+                "all messages to be stored and consumed",
                 seconds=WAIT_SECONDS_MAX,
                 every_s=0.5,
             )
@@ -166,7 +166,7 @@ class _Run:
     def _replay(self, recorded: Callable[[], list[Operation]]) -> None:
         """Replay the dead letters of the Java client's group."""
         retry_topic, dead_topic = (f"%{kind}%{JAVA_GROUP}" for kind in ("RETRY", "DLQ"))
-        began, wanted = time.monotonic_ns(), set()
+        began, expected = time.monotonic_ns(), set()
         with RawClient(self.broker.port) as client:
             for one in raw_remoting.read_queue(self.broker.port, dead_topic, 0):
                 message_id = id_of(one.body)
@@ -178,16 +178,16 @@ class _Run:
                 assert answer.code == raw_remoting.SUCCESS, answer
                 replayed = Replayed(JAVA_GROUP, message_id, at, Status.OK)
                 self._findings.history.append(replayed)
-                wanted.add(message_id)
+                expected.add(message_id)
 
         def are_given() -> bool:
-            return wanted <= {
+            return expected <= {
                 one.id
                 for one in recorded()
                 if isinstance(one, Delivered) and one.group == JAVA_GROUP and one.at > began
             }
 
-        until(are_given, "the dead letters to be given again", seconds=WAIT_SECONDS_MAX)
+        until(are_given, "the dead letters to be redelivered", seconds=WAIT_SECONDS_MAX)
 
     def _stored(self) -> list[Operation]:
         places = [(TOPIC, queue_id) for queue_id in range(QUEUES)]

@@ -401,9 +401,9 @@ class Committer(Reader):
             if self.read(client) == 0:
                 self.pause()
                 continue
-            told = {**fields, "commitOffset": str(self.queue_offset)}
+            request = {**fields, "commitOffset": str(self.queue_offset)}
             asked_at = time.monotonic_ns()
-            if client.ask(UPDATE_CONSUMER_OFFSET, told).code != raw_remoting.SUCCESS:
+            if client.ask(UPDATE_CONSUMER_OFFSET, request).code != raw_remoting.SUCCESS:
                 return
             self._note_progress(asked_at)
             self._pulls += 1
@@ -416,8 +416,8 @@ class Committer(Reader):
         self.queue_offset = max(0, self.queue_offset - RESET_BY)
         asked_at = time.monotonic_ns()
         self.book.history.append(Happened(Cause.RESET, asked_at, self.group))
-        told = {**fields, "commitOffset": str(self.queue_offset)}
-        answer = client.ask(UPDATE_CONSUMER_OFFSET, told)
+        request = {**fields, "commitOffset": str(self.queue_offset)}
+        answer = client.ask(UPDATE_CONSUMER_OFFSET, request)
         if answer.code != raw_remoting.SUCCESS:
             raise ConnectionAbortedError(f"a reset was answered with {answer.code}")
         self._note_progress(asked_at)

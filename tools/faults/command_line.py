@@ -34,7 +34,7 @@ def add_options(parser: ArgumentParser, command: Command) -> None:
     for name, given in command.options:
         parser.add_argument(name, **given)  # type: ignore[arg-type]
     seed = random.SystemRandom().randrange(1 << 32)
-    parser.add_argument("--seed", type=int, default=seed, help="seed; repeats the choices of a run")
+    parser.add_argument("--seed", type=int, default=seed, help="seed; repeats a run's choices")
     parser.add_argument(
         "--history",
         type=Path,

@@ -63,7 +63,7 @@ def run(count: int, dice: Random, *, is_guarded: bool = False) -> Findings:
         findings.cycles += 1
         findings.acknowledged += MESSAGES
     if is_guarded and findings.altered:
-        findings.wrong.append(f"{findings.altered} flips in records were not seen")
+        findings.wrong.append(f"{findings.altered} flips in records were not detected")
     return findings
 
 
@@ -117,7 +117,7 @@ def _check(
             findings.unexplained += number in found
             found[number] = body
         if store.max_offset_in_queue("TopicTest", queue_id) != MESSAGES // QUEUES:
-            findings.wrong.append(f"{what}: queue {queue_id} has another end")
+            findings.wrong.append(f"{what}: queue {queue_id} has a different end")
     lost = MESSAGES - len(found)
     findings.lost += lost
     if lost > 1 or lost > len(report.damaged):
@@ -125,7 +125,7 @@ def _check(
     others = sum(bodies[n] != body for n, body in found.items())
     findings.phantom += others
     if others:
-        findings.wrong.append(f"{what}: a body is another")
+        findings.wrong.append(f"{what}: a body was altered")
     if store.topics() != ["TopicTest"]:
         findings.wrong.append(f"{what}: topics are {store.topics()}")
     findings.altered += not report.damaged

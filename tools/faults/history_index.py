@@ -95,8 +95,8 @@ class History:
         self.delivered.sort(key=at_of)
         for causes in self.causes.values():
             causes.sort(key=at_of)
-        for said in self.progress.values():
-            said.sort(key=at_of)
+        for progress in self.progress.values():
+            progress.sort(key=at_of)
         for backs in self.gave_back.values():
             backs.sort(key=at_of)
         for replays in self.replayed.values():

@@ -83,7 +83,7 @@ def check(
         for (queue, queue_offset), number in promised.items():
             if queue == queue_id and stored.get(queue_offset) != body_of(number):
                 findings.lost += 1
-                findings.wrong.append(f"{number} is not at {queue_id}/{queue_offset}")
+                findings.wrong.append(f"{number} is missing at {queue_id}/{queue_offset}")
         for message in messages:
             number = int(message.body.rstrip(b"."))
             if message.body != body_of(number):
@@ -91,7 +91,7 @@ def check(
                 findings.wrong.append(f"{message.body[:40]!r} was never sent")
             elif number in numbers:
                 findings.unexplained += 1
-                findings.wrong.append(f"{number} is there twice")
+                findings.wrong.append(f"{number} was stored twice")
             numbers.add(number)
     if report.damaged:
         findings.wrong.append(f"damage: {report.damaged}")

@@ -41,5 +41,5 @@ def run(
         except AssertionError as error:
             steps = "\n".join(getattr(error, "__notes__", []))
             return f"seed {first_seed + number}: {error}\n{steps}"
-        say(f"{done + options.max_examples} examples, none wrong")
+        say(f"{done + options.max_examples} examples, no failures")
     return ""

@@ -191,13 +191,13 @@ class Unknown(Struct, tag="unknown", frozen=True):
 
 
 class Acked(Struct, tag="acked", frozen=True):
-    """A master assumed that its slave has the log up to `said`; in fact it had it up to `had`.
+    """A master assumed that its slave has the log up to `reported`; in fact it had it up to `had`.
 
     Only a simulation can read both at once.
     """
 
     server: str
-    said: int
+    reported: int
     had: int
     at: int
 

@@ -12,7 +12,7 @@ BROKER: tuple[str, dict[str, object]] = (
     {
         "choices": tested_brokers.KINDS,
         "default": tested_brokers.OURS,
-        "help": "ours (default), or a version of RocketMQ, whose findings are only counted",
+        "help": "broker to test: ours (default), or RocketMQ, whose findings are only counted",
     },
 )
 
@@ -21,7 +21,7 @@ CLIENTS: tuple[str, dict[str, object]] = (
     {
         "choices": (ALL, RAW),
         "default": ALL,
-        "help": "raw ones with those of RocketMQ's own, in Java and Go (all, default), or alone",
+        "help": "all (default): raw clients and RocketMQ's Java and Go clients; raw: only raw ones",
     },
 )
 
@@ -31,7 +31,11 @@ def number(default: int, words: str) -> dict[str, object]:
 
 
 def kinds(all_kinds: tuple[str, ...]) -> dict[str, object]:
-    return {"action": "append", "choices": all_kinds, "help": "only this one; can be repeated"}
+    return {
+        "action": "append",
+        "choices": all_kinds,
+        "help": "run only this kind; repeat the option for several",
+    }
 
 
 def seeds(text: str) -> range:
@@ -39,7 +43,7 @@ def seeds(text: str) -> range:
     try:
         found = range(int(first), int(last) + 1)
     except ValueError:
-        raise ArgumentTypeError(f"{text!r} is not of the form 0-999") from None
+        raise ArgumentTypeError(f"{text!r} isn't a range such as 0-999") from None
     if not found:
         raise ArgumentTypeError(f"{text!r} contains no seeds")
     return found

@@ -158,7 +158,7 @@ class _Pair:
                 f'"{TOPIC}"' in (topics.read_text() if topics.exists() else "")
                 and self._slave_reads()
             ),
-            "the slave to know the topic",
+            "the slave to copy the topic",
             seconds=KNOWN_SECONDS_MAX,
         )
         self._readers = [
@@ -253,7 +253,7 @@ class _Pair:
         running = process.launch()
 
         def is_up() -> bool:
-            assert running.poll() is None, f"{name} ended at its start:\n{process.words()}"
+            assert running.poll() is None, f"{name} exited during its start:\n{process.words()}"
             with self._network.inside(CLIENTS):
                 return accepts(port, self._network.address(host))
 
@@ -359,11 +359,11 @@ class _Pair:
                 ]
             return ends[0] == ends[1] >= 0
 
-        until(is_same, f"both logs to be the same after {fault}", seconds=AGAIN_SECONDS_MAX)
+        until(is_same, f"both logs to be equal after {fault}", seconds=AGAIN_SECONDS_MAX)
         stored = self._stored(MASTER)
         until(
             lambda: sum(one.queue_offset for one in self._readers) >= len(stored),
-            f"readers to be at the end after {fault}",
+            f"readers to reach the end after {fault}",
             seconds=AGAIN_SECONDS_MAX,
         )
         for host in (MASTER, SLAVE):
@@ -389,7 +389,7 @@ class _Pair:
         )
         self._findings.acknowledged_while_parted += count
         if count:
-            self._blame([f"{count} were acknowledged while no slave could have them"])
+            self._blame([f"{count} sends were acknowledged while no slave could copy them"])
 
 
 def run(

@@ -34,7 +34,7 @@ class Whole(NamedTuple):
     body: bytes
 
 
-class Seen(NamedTuple):
+class Record(NamedTuple):
     """The fields of a record that a unit must match."""
 
     topic: str
@@ -54,9 +54,11 @@ def problems(store: Path) -> list[str]:
             one = records.get(place)
             unit = (queue.parent.name, int(queue.name), queue_offset, size)
             if one is None or one[:4] != unit:
-                wrong.append(f"the unit {unit} leads to {one} at {place}")
+                wrong.append(f"unit {unit} points at {one} at {place}")
             elif one.topic not in DELAYED_TOPICS and one.tags_code != code:
-                wrong.append(f"the unit {unit} has the code {code}, its record {one.tags_code}")
+                wrong.append(
+                    f"unit {unit} has tags code {code}, but its record has {one.tags_code}"
+                )
             elif place in named:
                 wrong.append(f"{one} has two units")
             named.add(place)
@@ -76,17 +78,17 @@ def whole_records(store: Path) -> dict[int, Whole]:
     return found
 
 
-def _records(directory: Path, wrong: list[str]) -> Iterator[tuple[int, Seen]]:
+def _records(directory: Path, wrong: list[str]) -> Iterator[tuple[int, Record]]:
     """Yield the records' fields; the first invalid one is the last."""
     stored_before = 0
     for place, data in _pieces(directory, wrong):
         found = _record(data, place)
         if isinstance(found, str):
-            wrong.append(f"the record at {place}: {found}")
+            wrong.append(f"record at {place}: {found}")
             return
         seen, stored = found
         if stored < stored_before:
-            wrong.append(f"the record at {place} was stored before the one before it")
+            wrong.append(f"record at {place} has an earlier store time than its predecessor")
         stored_before = stored
         yield place, seen
 
@@ -100,17 +102,19 @@ def _pieces(directory: Path, wrong: list[str]) -> Iterator[tuple[int, bytes]]:
             size, magic = struct.unpack_from(">II", data, at)
             if magic == BLANK_MAGIC:
                 if size != len(data) - at:
-                    wrong.append(f"a blank record of {size} bytes at {file.name}+{at}")
+                    wrong.append(
+                        f"blank record of {size} bytes at {file.name}+{at} doesn't fill its file"
+                    )
                 break
             if size == 0:
                 if file is not files[-1] or data.count(0, at) != len(data) - at:
-                    wrong.append(f"the log ends at {file.name}+{at}, and something follows")
+                    wrong.append(f"data after the end of the log at {file.name}+{at}")
                 break
             yield int(file.name) + at, data[at : at + size]
             at += size
 
 
-def _record(data: bytes, place: int) -> tuple[Seen, int] | str:
+def _record(data: bytes, place: int) -> tuple[Record, int] | str:
     """Return a record and its store time, or the error in it."""
     try:
         size, magic, crc, queue_id, _, queue_offset, own, sys_flag = HEAD.unpack_from(data)
@@ -119,18 +123,18 @@ def _record(data: bytes, place: int) -> tuple[Seen, int] | str:
         topic, at = _part(data, at, 1)
         properties, at = _part(data, at, 2)
     except struct.error:
-        return "it is shorter than its parts"
+        return "shorter than its parts"
     if magic != RECORD_MAGIC:
-        return f"its magic is {magic:#x}"
+        return f"wrong magic {magic:#x}"
     if own != place:
-        return f"it says that it is at {own}"
+        return f"wrong offset {own}"
     if at != size:
-        return f"its parts are {at} bytes, its size is {size}"
+        return f"size {size}, but its parts have {at} bytes"
     if zlib.crc32(body) & CRC_BITS != crc:
-        return "its body is not what its CRC says"
+        return "wrong CRC of the body"
     pairs = (pair.partition("\x01") for pair in properties.decode().split("\x02"))
     tags = {name: value for name, _, value in pairs}.get("TAGS", "")
-    return Seen(topic.decode(), queue_id, queue_offset, size, _java_hash(tags)), stored
+    return Record(topic.decode(), queue_id, queue_offset, size, _java_hash(tags)), stored
 
 
 def _stored_at(sys_flag: int) -> int:

@@ -338,7 +338,7 @@ class _Cut:
 
     def _stop(self) -> None:
         if self._broker.stop() != 0 and self._kind == tested_brokers.OURS:
-            self._findings.wrong.append("the broker did not stop by itself")
+            self._findings.wrong.append("the broker didn't stop by itself")
 
 
 def cut_power(place: Path) -> None:
@@ -355,10 +355,10 @@ def _until_cut(place: Path, number: int, dice: Random) -> list[str]:
         [*command, str(number)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as writer:
         assert writer.stdout is not None
-        said = writer.stdout.readline()
+        output = writer.stdout.readline()
         time.sleep(dice.uniform(*CUT_AFTER_SECONDS))
         os.set_blocking(writer.stdout.fileno(), False)
-        said += writer.stdout.read() or b""
+        output += writer.stdout.read() or b""
         cut_power(place)
         writer.kill()
-    return said.decode().split("\n")[:-1]
+    return output.decode().split("\n")[:-1]

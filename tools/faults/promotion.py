@@ -191,7 +191,7 @@ class _Set:
 
         until(
             lambda: all(map(is_known, TOPICS)),
-            "the slave to know the topics",
+            "the slave to copy the topics",
             seconds=KNOWN_SECONDS_MAX,
         )
 
@@ -346,7 +346,7 @@ class _Set:
         ends = sum(one.topic == TOPIC for one in stored_of(self._master))
         until(
             lambda: sum(one.queue_offset for one in self._readers) >= ends,
-            "readers to be at the end",
+            "readers to reach the end",
             seconds=AGAIN_SECONDS_MAX,
         )
         # For RocketMQ's brokers the history counts once, at the end.
@@ -358,7 +358,7 @@ class _Set:
         # The checker excuses a killed broker, but none of these may have been put by then.
         settled = [one.body.decode() for one in self._read(SETTLED_TOPIC)]
         if len({*settled}) != len(settled):
-            wrong.append(f"a transaction was put twice: {sorted(settled)}")
+            wrong.append(f"a transaction was stored twice: {sorted(settled)}")
         self._blame(wrong)
         self._check_aside()
 
@@ -393,11 +393,11 @@ class _Set:
             manifest = json.loads((place / "manifest.json").read_text())
             lines = (place / "messages.jsonl").read_text().splitlines()
             if manifest["messages"] != len(lines):
-                self._findings.wrong.append(f"{place}: the report is not complete")
+                self._findings.wrong.append(f"{place}: the recovery report is incomplete")
             self._findings.cut_messages += len(lines)
             for line in map(json.loads, lines):
                 if line["keys"] in keys:
-                    self._findings.wrong.append(f"acknowledged and cut: {line}")
+                    self._findings.wrong.append(f"acknowledged but truncated: {line}")
 
 
 def _server(port: int) -> Server:

@@ -168,7 +168,7 @@ class RealClients:
         with suppress(AssertionError):
             until(
                 is_over,
-                "the Java and the Go client to be done",
+                "the Java and the Go client to finish",
                 seconds=END_SECONDS_MAX,
                 every_s=POLL_SECONDS,
             )
@@ -203,8 +203,8 @@ def beside(
 def let_check(port: int, host: str = "127.0.0.1") -> None:
     """Let a broker check transactions soon, after checks were off during the faults."""
     with RawClient(port, host=host) as client:
-        told = f"{TIME_OUT}={TIME_OUT_MS}\n".encode()
-        answer = client.ask(UPDATE_BROKER_CONFIG, {}, told)
+        settings = f"{TIME_OUT}={TIME_OUT_MS}\n".encode()
+        answer = client.ask(UPDATE_BROKER_CONFIG, {}, settings)
     assert answer.code == raw_remoting.SUCCESS, answer
 
 
@@ -221,14 +221,14 @@ def unfinished(
         for one in stored
         if isinstance(one, Stored) and one.topic.startswith("%DLQ%")
     }
-    wanted: set[str] = set()
+    expected: set[str] = set()
     rolled_back: set[str] = set()
     had: set[tuple[str, str]] = set()
     dead: set[tuple[str, str]] = set()
     for one in history:
         match one:
             case Sent(status=Status.OK):
-                wanted.add(one.id)
+                expected.add(one.id)
             case Ended(outcome=Outcome.ROLLBACK):
                 rolled_back.add(one.id)
             case Consumed():
@@ -244,7 +244,7 @@ def unfinished(
             case _:
                 pass
     return {
-        *(("", one) for one in wanted - there - rolled_back),
+        *(("", one) for one in expected - there - rolled_back),
         *({(group, one) for group in groups for one in there} - had - dead),
         *(dead - buried),
     }

@@ -67,14 +67,14 @@ class Recorder:
         """Stop its sends once the last one is answered; it still consumes."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        said = ""
+        output = ""
         # The assertion below reports how the process ended.
         with suppress(BrokenPipeError):
             self._process.stdin.write("\n")
             self._process.stdin.flush()
             # The client library may print something before.
-            said = next((line for line in self._process.stdout if line == "rests\n"), "")
-        assert said, f"the recorder of {self.task.group} ended with {self._process.wait()}"
+            output = next((line for line in self._process.stdout if line == "rests\n"), "")
+        assert output, f"the recorder of {self.task.group} ended with {self._process.wait()}"
 
     def end(self) -> None:
         """Ask it to exit, which takes some seconds."""

@@ -132,7 +132,7 @@ class Redis:
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
-        until(lambda: redis_server.answers(self.socket), "Redis to answer", seconds=SECONDS)
+        until(lambda: redis_server.answers(self.socket), "Redis to respond", seconds=SECONDS)
 
     def kill(self) -> None:
         if self._process is not None:
@@ -209,7 +209,7 @@ def schedule_for_the_next_minute(appliance: Appliance) -> datetime:
     )
     until(
         lambda: SENT + SENT_BEFORE in log_of(appliance, "beat"),
-        "beat to know of schedules",
+        "beat to load the schedules",
         seconds=SECONDS,
     )
     return due
@@ -276,10 +276,12 @@ def _work(
     pids = {name: appliance.pid_of(name) for name in PROCESSES}
 
     redis.kill()
-    say("Redis is gone")
+    say("Redis is down")
     gone_at = time.monotonic()
     assert datetime.now(UTC) < due, "a machine too slow for this schedule"
-    until(lambda: GONE in visitor.read("/reports/health/"), "the page to say it", seconds=SECONDS)
+    until(
+        lambda: GONE in visitor.read("/reports/health/"), "the page to report it", seconds=SECONDS
+    )
     assert visitor.read("/reports/health/").count(BANNER) == 1
     assert sees_live(appliance, visitor)
     time.sleep(max(0.0, gone_at + SETTLED_SECONDS - time.monotonic()))
@@ -298,11 +300,11 @@ def _work(
     # The last messages are read during the recovery.
     clients.rest()
     redis.start()
-    say(f"Redis is back after {found.gone:.0f} s")
+    say(f"Redis restarted after {found.gone:.0f} s")
     returned_at, began = datetime.now(UTC), time.monotonic()
     until(
         lambda: BANNER not in visitor.read("/reports/health/"),
-        "pages to be without a problem",
+        "the pages to show no problem",
         seconds=SECONDS,
     )
     found.pages = time.monotonic() - began

@@ -108,11 +108,11 @@ def lacking(
     for one in acknowledged:
         there, here = master.get(one.commit_log_offset), slave.get(one.commit_log_offset)
         if there is None or digest_of(there.body) != one.digest:
-            wrong.append(f"{one} is not on the master")
+            wrong.append(f"{one} is missing on the master")
         elif here is None:
-            wrong.append(f"{one} was acknowledged and is not in the slave's files")
+            wrong.append(f"{one} was acknowledged but is missing in the slave's files")
         elif here.data != there.data:
-            wrong.append(f"{one} is another record in the slave's files")
+            wrong.append(f"{one} has a different record in the slave's files")
     return wrong
 
 
@@ -256,7 +256,9 @@ class _Set:
                 if isinstance(one, Sent) and one.status is Status.OK:
                     self._findings.copied += 1
                     if one.digest not in digests:
-                        wrong.append(f"{one.id} was acknowledged and is not in the slave's files")
+                        wrong.append(
+                            f"{one.id} was acknowledged but is missing in the slave's files"
+                        )
         self._findings.lost += len(wrong)
         self._findings.wrong += wrong[:SHOWN_MAX]
 

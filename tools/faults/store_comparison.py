@@ -61,7 +61,7 @@ def read_everything(store: MessageStore) -> Found:
 def check_queue(
     store: MessageStore,
     place: Place,
-    wanted: list[Entry],
+    expected: list[Entry],
     *,
     holes: Set[int],
     next_offset: int | None,
@@ -69,21 +69,21 @@ def check_queue(
     """Check that a queue has exactly the wanted messages; next_offset None leaves its end open."""
     messages = read_all(store, *place)
     assert [(m.queue_offset, m.commit_log_offset, m.body) for m in messages] == [
-        (e.queue_offset, e.commit_log_offset, e.body) for e in wanted
+        (e.queue_offset, e.commit_log_offset, e.body) for e in expected
     ]
     low, high = store.min_offset_in_queue(*place), store.max_offset_in_queue(*place)
     assert low <= high
     if next_offset is not None:
         assert high == next_offset
-    if not wanted:
+    if not expected:
         return
-    assert set(range(low, wanted[0].queue_offset)) <= holes
-    assert high > wanted[-1].queue_offset
-    times = [e.store_timestamp for e in wanted]
+    assert set(range(low, expected[0].queue_offset)) <= holes
+    assert high > expected[-1].queue_offset
+    times = [e.store_timestamp for e in expected]
     for time in {times[0], times[0] - 1, times[len(times) // 2], times[-1], times[-1] + 1}:
         found = store.offset_in_queue_by_time(*place, time)
         assert low <= found <= high
-        assert all((e.store_timestamp < time) == (e.queue_offset < found) for e in wanted)
+        assert all((e.store_timestamp < time) == (e.queue_offset < found) for e in expected)
 
 
 def check_key(
@@ -93,13 +93,13 @@ def check_key(
     found = store.query_message(topic, key, 2 * KEY_ANSWERS_MAX, 0, EVER)
     places = [record.decode(one).commit_log_offset for one in found]
     assert places == sorted(set(places))
-    wanted, others = (
+    expected, others = (
         {e.commit_log_offset for e in entries if e.topic == topic and key in e.keys}
         for entries in (live, dead)
     )
-    assert set(places) <= wanted | others
-    if len(wanted) + len(others) <= KEY_ANSWERS_MAX:
-        assert set(places) >= wanted
+    assert set(places) <= expected | others
+    if len(expected) + len(others) <= KEY_ANSWERS_MAX:
+        assert set(places) >= expected
 
 
 def check_files(storage: FaultyStorage, store_directory: str) -> None:

@@ -451,7 +451,7 @@ class StoreMachine(RuleBasedStateMachine):
         possible = {e.where: e for e in [*before, *self.live]}
         found = read_everything(self.store)
         for where, body in found.items():
-            assert where in possible, f"nobody put {where}"
+            assert where in possible, f"unknown message {where}"
             assert possible[where].body == body
         sure = [
             e
@@ -514,8 +514,8 @@ class StoreMachine(RuleBasedStateMachine):
         dead = [e for e in self.dead if e.end <= limit]
         for place in {*self.next_offset, *((t, q) for t in TOPICS for q in range(QUEUES))}:
             next_offset = self.next_offset.get(place, 0) if limit == EVER else None
-            wanted = [e for e in visible if e.place == place]
-            check_queue(store, place, wanted, holes=self.holes[place], next_offset=next_offset)
+            expected = [e for e in visible if e.place == place]
+            check_queue(store, place, expected, holes=self.holes[place], next_offset=next_offset)
         for topic in TOPICS:
             for key in KEYS:
                 check_key(store, topic, key, visible, dead)

@@ -51,7 +51,7 @@ def missing() -> str:
     if shutil.which("strace") is None:
         return "strace (apt-get install strace)"
     trial = subprocess.run(["strace", "-qq", "true"], capture_output=True, check=False)
-    return "" if trial.returncode == 0 else "leave to trace processes"
+    return "" if trial.returncode == 0 else "permission to trace processes"
 
 
 def run(directory: Path, points_max: int | None) -> Findings:
@@ -101,6 +101,6 @@ def _is_through(directory: Path, call: str, effect: str, nth: int, findings: Fin
         check(store, mode, promised, seen, LOG_FILE_SIZE_OF_BOUNDED)
         findings.wrong += [f"{what}: {one}" for one in seen.wrong]
     if not met and lines[-1:] != ["done"]:
-        findings.wrong.append(f"{what}: ended by itself: {finished.stderr.decode()[-500:]}")
+        findings.wrong.append(f"{what}: exited unexpectedly: {finished.stderr.decode()[-500:]}")
     shutil.rmtree(directory)
     return not met

@@ -61,13 +61,13 @@ class Running:
     name: str
     process: subprocess.Popen[bytes]
     report: Path
-    said: dict[str, Any] = field(default_factory=dict)
+    progress: dict[str, Any] = field(default_factory=dict)
 
     def look(self) -> bool:
         """Read its report; return whether it has ended."""
         is_over = self.process.poll() is not None
         if self.report.exists():
-            self.said = json.loads(self.report.read_text())
+            self.progress = json.loads(self.report.read_text())
         return is_over
 
 
@@ -123,21 +123,25 @@ class Campaign:
         return Running(name, subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log), report)
 
     def _judge(self, child: Running) -> None:
-        said = child.said
-        if said.get("wrong"):
-            self._find(child.name, said["wrong"].strip(), said["wrong_input"])
-        elif child.process.returncode != 0 or not said.get("is_over"):
+        progress = child.progress
+        if progress.get("wrong"):
+            self._find(child.name, progress["wrong"].strip(), progress["wrong_input"])
+        elif child.process.returncode != 0 or not progress.get("is_over"):
             log = (self._reports / f"{child.name}.log").read_text(errors="replace")
             self._find(child.name, f"the process ended: {log[-2000:]}", None)
-        for took, path in said.get("slow", []):
+        for took, path in progress.get("slow", []):
             if subprocess.run(repeating(path), cwd=ROOT, stdout=subprocess.DEVNULL).returncode:
-                self._find(child.name, f"a stall, {took * 1000:.0f} ms when guided", path)
+                self._find(
+                    child.name, f"a stall of {took * 1000:.0f} ms, measured when guided", path
+                )
             else:
                 Path(path).unlink(missing_ok=True)
-        more = said.get("bytes", 0) - said.get("first_bytes", 0)
+        more = progress.get("bytes", 0) - progress.get("first_bytes", 0)
         is_judged = not (self._is_guided and TARGETS[child.name].compares_arrays)
         if more > GROWTH_BYTES_MAX and is_judged:
-            self._find(child.name, f"{more >> 20} MiB more memory than after a tenth", None)
+            self._find(
+                child.name, f"{more >> 20} MiB more memory than after a tenth of the runs", None
+            )
 
     def _find(self, name: str, what: str, path: str | None) -> None:
         again = "" if path is None else f"\n  again: {' '.join(repeating(path, 'python'))}"
@@ -145,7 +149,7 @@ class Campaign:
         say(self.findings[-1])
 
     def _show_progress(self) -> None:
-        done = sum(child.said.get("done", 0) for child in (*self._ended, *self._running))
+        done = sum(child.progress.get("done", 0) for child in (*self._ended, *self._running))
         seconds = time.monotonic() - self._began
         now = ", ".join(child.name for child in self._running)
         say(
@@ -155,7 +159,7 @@ class Campaign:
 
     @property
     def done(self) -> int:
-        return sum(child.said.get("done", 0) for child in self._ended)
+        return sum(child.progress.get("done", 0) for child in self._ended)
 
     def row(self) -> FuzzRun:
         """Return the run in the form of docs/results/fuzz.json."""
@@ -171,16 +175,14 @@ class Campaign:
 
     def show_end(self) -> None:
         """Print each target's runs, longest run and memory; then the totals."""
-        say(
-            f"{'target':20}{'runs':>12}{'a second':>10}{'worst ms':>10}{'MiB':>6}{'MiB at end':>12}"
-        )
+        say(f"{'target':20}{'runs':>12}{'runs/s':>10}{'worst ms':>10}{'MiB':>6}{'MiB at end':>12}")
         for child in sorted(self._ended, key=lambda one: self._names.index(one.name)):
-            said = child.said
-            rate = said.get("done", 0) / max(said.get("seconds", 0), 0.001)
+            progress = child.progress
+            rate = progress.get("done", 0) / max(progress.get("seconds", 0), 0.001)
             say(
-                f"{child.name:20}{said.get('done', 0):12,}{rate:10,.0f}"
-                f"{said.get('worst_s', 0) * 1000:10.1f}{said.get('first_bytes', 0) >> 20:6}"
-                f"{said.get('bytes', 0) >> 20:12}"
+                f"{child.name:20}{progress.get('done', 0):12,}{rate:10,.0f}"
+                f"{progress.get('worst_s', 0) * 1000:10.1f}{progress.get('first_bytes', 0) >> 20:6}"
+                f"{progress.get('bytes', 0) >> 20:12}"
             )
         seconds = time.monotonic() - self._began
         say(f"{self.done:,} runs in {seconds:.0f} s, {len(self.findings)} findings")
@@ -208,7 +210,7 @@ def repeat(path: Path) -> int:
             say(f"{target.name}, {len(data)} bytes:\n{traceback.format_exc()}")
             return 1
         least = min(least, time.process_time() - began)
-    say(f"{target.name}, {len(data)} bytes: {least * 1000:.1f} ms of processor time")
+    say(f"{target.name}, {len(data)} bytes: {least * 1000:.1f} ms of CPU time")
     return 1 if least > STALL_S else 0
 
 
@@ -232,7 +234,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="list the targets")
     parser.add_argument("--target", action="append", choices=list(TARGETS))
     parser.add_argument("--runs", type=int, default=RUNS, help="total runs over all targets")
-    parser.add_argument("--seconds", type=float, help="instead of --runs")
+    parser.add_argument("--seconds", type=float, help="run for this long, instead of --runs")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--corpus", type=Path, default=WORK, help="directory for findings")
     parser.add_argument(

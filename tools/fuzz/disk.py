@@ -277,21 +277,21 @@ def _write(storage: FaultyStorage, directory: Path, content: bytes, size: int) -
 
 
 TARGETS = (
-    Target("record", "a record of the log, by all who read one", records, 1.5),
+    Target("record", "log records, in every decoder", records, 1.5),
     Target(
         "record_columns",
-        "many records at once, as recovery and reports read them",
+        "batches of records, as in recovery and reports",
         columns,
         0.1,
         compares_arrays=True,
     ),
-    Target("consume_queue", "the files of a queue", queue_files, 0.1, compares_arrays=True),
-    Target("consume_queue_ext", "the extension files of a queue", ext_files, 0.1),
-    Target("index_file", "a file of the index", index_files, 0.15, compares_arrays=True),
-    Target("checkpoint", "the checkpoint", checkpoints),
+    Target("consume_queue", "queue files", queue_files, 0.1, compares_arrays=True),
+    Target("consume_queue_ext", "queue extension files", ext_files, 0.1),
+    Target("index_file", "index files", index_files, 0.15, compares_arrays=True),
+    Target("checkpoint", "the checkpoint file", checkpoints),
     Target(
         "start",
-        "a start over a log and a queue, and the one after it",
+        "two starts of a store with a mutated log and queue",
         starts,
         0.005,
         compares_arrays=True,

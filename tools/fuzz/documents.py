@@ -132,4 +132,4 @@ def documents(data: bytes) -> None:
     assert load(storage) == found
 
 
-TARGETS = (Target("document", "the JSON files of the tables", documents, 0.2),)
+TARGETS = (Target("document", "the JSON configuration files", documents, 0.2),)

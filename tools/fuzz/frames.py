@@ -284,7 +284,7 @@ class Fuzzer:
                 await asyncio.gather(*workers)
                 ports = (broker.listen_port, broker.configuration.broker.namesrv_listen_port)
                 if not all([await is_alive(port, is_proxied=is_proxied) for port in ports]):
-                    return f"after connection {self._next - 1} nobody is answered"
+                    return f"no request was answered after connection {self._next - 1}"
         numbers = f"seed {self._seed}, connections {first} to {self._next - 1}"
         if self.findings.errors:
             return f"{numbers}: {self.findings.errors[0]}"
@@ -316,7 +316,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.fuzz.frames", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
-    parser.add_argument("--only", type=int, help="the number of one connection")
+    parser.add_argument("--only", type=int, help="run only the connection with this number")
     given = parser.parse_args()
     fuzzer = Fuzzer(given.seed, given.seconds, given.only)
     wrong = asyncio.run(fuzzer.run())

@@ -137,7 +137,7 @@ def messages(data: bytes) -> None:
 
 
 TARGETS = (
-    Target("protobuf", "the messages of gRPC clients", messages, 1.5),
-    Target("http2", "the bytes of an HTTP/2 connection", connection),
-    Target("hpack", "the field blocks of an HTTP/2 connection", blocks),
+    Target("protobuf", "messages of gRPC clients", messages, 1.5),
+    Target("http2", "bytes of an HTTP/2 connection", connection),
+    Target("hpack", "field blocks of an HTTP/2 connection", blocks),
 )

@@ -229,13 +229,13 @@ async def wrong_for_an_honest_client(broker: GuardedBroker) -> str | None:
     try:
         sent = await client.send(TOPIC, b"still served")
         if sent.code != ResponseCode.SUCCESS:
-            return f"an honest message is refused with {sent.code}, {sent.remark}"
+            return f"a legitimate message was rejected with {sent.code}, {sent.remark}"
         pulled = await client.pull(TOPIC, 0)
         if b"still served" not in [one.body for one in messages(pulled)]:
-            return f"an honest message is not received: {pulled.code}, {pulled.remark}"
+            return f"a legitimate message wasn't delivered: {pulled.code}, {pulled.remark}"
         route = await asking.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=TOPIC)
         if route.code != ResponseCode.SUCCESS:
-            return f"the name server does not tell a route: {route.code}, {route.remark}"
+            return f"the name server didn't return a route: {route.code}, {route.remark}"
     finally:
         await client.shutdown()
         await asking.shutdown()
@@ -310,7 +310,7 @@ class GuardedFuzzer:
         try:
             answered, is_closed = exchange(rng.choice(ports), stream)
         except TimeoutError:
-            return "neither all answers nor an end"
+            return "not all requests were answered, and the connection stayed open"
         counts.answers += len(answered)
         counts.closed += is_closed
         return None
@@ -325,7 +325,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.fuzz.guarded_frames")
     parser.add_argument("--frames", type=int, default=FRAMES)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
-    parser.add_argument("--only", type=int, help="the number of one connection")
+    parser.add_argument("--only", type=int, help="run only the connection with this number")
     given = parser.parse_args()
     fuzzer = GuardedFuzzer(given.seed, given.frames, given.only)
     wrong = fuzzer.run()
@@ -334,7 +334,7 @@ def main() -> int:
         f"seed {given.seed}: {counts.frames} frames on {counts.connections} connections, "
         f"{counts.answers} answers, {counts.closed} ended by the broker, longest turn "
         f"{fuzzer.longest_turn_s * 1000:.0f} ms, {fuzzer.grown_bytes >> 20} MiB more, "
-        f"{time.process_time():.0f} s of processor time\n"
+        f"{time.process_time():.0f} s of CPU time\n"
     )
     if wrong:
         sys.stdout.write(f"{wrong}\n")

@@ -61,11 +61,11 @@ async def fuzz(rng: random.Random, frames: int) -> int:
     Raises:
         AssertionError: the twins differ.
     """
-    taken = 0
+    processed = 0
     for begin in range(0, frames, FRAMES_A_STORE):
         async with Pair(configuration(**rng.choice(CONFIGURATIONS))) as pair:
-            taken += await _fuzz(rng, pair, min(FRAMES_A_STORE, frames - begin))
-    return taken
+            processed += await _fuzz(rng, pair, min(FRAMES_A_STORE, frames - begin))
+    return processed
 
 
 async def _fuzz(rng: random.Random, pair: Pair, count: int) -> int:
@@ -76,7 +76,7 @@ async def _fuzz(rng: random.Random, pair: Pair, count: int) -> int:
         for number in range(KINDS)
     ]
     pending = pair.native.parts.transactions.pending
-    taken, last = 0, kinds[0]
+    processed, last = 0, kinds[0]
     for number in range(count):
         # Frames similar to the last one take a different code path.
         frame = last if rng.random() < ALIKE_SHARE else rng.choice(kinds)
@@ -95,7 +95,7 @@ async def _fuzz(rng: random.Random, pair: Pair, count: int) -> int:
             frame = frame[: rng.randrange(len(frame))]
         answers, size = take(pair.native, frame)
         if answers != b"":
-            taken += 1
+            processed += 1
             last = frame[:size]
             pair.python.transport.written.clear()
             pair.python.receive(frame[:size])
@@ -112,7 +112,7 @@ async def _fuzz(rng: random.Random, pair: Pair, count: int) -> int:
             )
             await _wake(pair)
     _compare(pair)
-    return taken
+    return processed
 
 
 async def _wake(pair: Pair) -> None:
@@ -138,7 +138,9 @@ def take(twin: Twin, frame: bytes) -> tuple[bytes | None, int]:
     )
     assert answers is None or isinstance(answers, bytes)
     size = wire.plain_requests.served_bytes
-    assert (size > 0) == (answers != b""), "what was served was not taken, or the other way round"
+    assert (size > 0) == (answers != b""), (
+        "the compiled turn and its twin disagree on what they served"
+    )
     twin.parts.stats.put_latency.end_turn(0.0)
     return answers, size
 
@@ -174,10 +176,10 @@ def _choose(directory: Path) -> None:
 
 
 def _library(name: str) -> str:
-    told = subprocess.run(
+    output = subprocess.run(
         ["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True
     )
-    return told.stdout.strip()
+    return output.stdout.strip()
 
 
 def main() -> int:
@@ -200,13 +202,13 @@ def main() -> int:
     rng = random.Random(given.seed)
     words = loading.load({loading.VARIABLE: "1"}).words
     sys.stdout.write(f"seed {given.seed}, {words}, sanitized: {given.sanitized}\n")
-    began, done, taken = time.monotonic(), 0, 0
+    began, done, processed = time.monotonic(), 0, 0
     while done < given.frames:
         count = min(FRAMES_A_STORE, given.frames - done)
-        taken += asyncio.run(fuzz(rng, count))
+        processed += asyncio.run(fuzz(rng, count))
         done += count
         seconds = time.monotonic() - began
-        sys.stdout.write(f"{done} frames, {taken} taken, {seconds:.0f} s\n")
+        sys.stdout.write(f"{done} frames, {processed} taken, {seconds:.0f} s\n")
         sys.stdout.flush()
     if given.write:
         publish(given.write, done, given.seed, is_sanitized=given.sanitized)

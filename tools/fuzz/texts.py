@@ -202,8 +202,8 @@ def configurations(data: bytes) -> None:
     with contextlib.suppress(ConfigError):
         update_namesrv(CONFIGURATION.namesrv, table)
     for key in (*list(table)[:2], "trebuchetKey"):
-        wanted = {key: "1\\2"}
-        assert parse_properties(replace_values(text, wanted)) == {**table, **wanted}
+        expected = {key: "1\\2"}
+        assert parse_properties(replace_values(text, expected)) == {**table, **expected}
 
 
 def watches(data: bytes) -> None:
@@ -215,12 +215,12 @@ def watches(data: bytes) -> None:
     selection = EventSelection()
     filters = list(watch.named().values())
     selection.take(filters, is_full=False)
-    for wanted in filters:
-        message, here = compile_filter(wanted)
+    for expected in filters:
+        message, here = compile_filter(expected)
         for event in EVENTS:
             assert isinstance(message(event, {"a": "b"}), bool)
             assert isinstance(here(event, {"a": "b"}), bool)
-        assert stages_of(wanted) <= STAGES.union(STEPS)
+        assert stages_of(expected) <= STAGES.union(STEPS)
     assert isinstance(selection.wants("orders", "7F0000010000"), bool)
     assert isinstance(selection.wants_of_pulls("orders" * 20, "group", None), bool)
 
@@ -245,22 +245,22 @@ EVENTS = (
 )
 
 TARGETS = (
-    Target("java_json", "JSON and fastjson's dialect of it", any_json),
-    Target("body", "JSON bodies of requests, as their types", bodies, 0.3),
+    Target("java_json", "JSON and fastjson's dialect", any_json),
+    Target("body", "JSON request bodies, decoded into their types", bodies, 0.3),
     Target("registration", "compressed registrations of brokers", registrations, 0.7),
-    Target("sql92", "filter expressions and their values for a message", sql92),
-    Target("tag_expression", "subscriptions by tags", tags, 1.5),
-    Target("properties", "the properties of messages", properties_of_messages, 1.5),
-    Target("op_message", "the queue offsets in op messages", op_messages, 1.5),
+    Target("sql92", "filter expressions and their results for a message", sql92),
+    Target("tag_expression", "tag subscriptions", tags, 1.5),
+    Target("properties", "message properties", properties_of_messages, 1.5),
+    Target("op_message", "queue offsets in op messages", op_messages, 1.5),
     Target("plain_acl", "account files", accounts, 0.02, grown_bytes=8 * 1024),
-    Target("address_rule", "white addresses", address_rules),
+    Target("address_rule", "whitelisted addresses", address_rules),
     Target(
         "configuration",
-        "files of properties, and changes of keys",
+        "property files and changes of their keys",
         configurations,
         0.05,
         # It's read seven times.
         grown_bytes=16 * 1024,
     ),
-    Target("trace_watch", "filters of live tracing", watches),
+    Target("trace_watch", "live-tracing filters", watches),
 )

@@ -133,7 +133,7 @@ class Trial:
     def _tick(self, _: int, __: FrameType | None) -> None:
         began = self._run_began
         if began and time.process_time() - began > ENDLESS_S:
-            raise EndlessRunError(f"after {ENDLESS_S:g} s of processor time it had not ended")
+            raise EndlessRunError(f"it was still running after {ENDLESS_S:g} s of CPU time")
 
     def _note_slow(self, took: float, data: bytes) -> None:
         if len(self.slow) < SLOW_KEPT or took > self.slow[-1][0]:

@@ -165,13 +165,11 @@ def batches(data: bytes) -> None:
 
 
 TARGETS = (
-    Target("frame", "a connection's stream of frames, in pieces of any size", frame, 1.5),
-    Target(
-        "json_header", "the JSON form of a header, as a send's and as any request's", json_headers
-    ),
-    Target("binary_header", "the ROCKETMQ form of a header", binary_headers, 1.5),
-    Target("header_field", "numbers, truths and ids in a header's fields", header_fields, 1.5),
-    Target("proxy_header", "the header of the PROXY protocol, both versions", proxy, 1.5),
-    Target("ha_frame", "reports of slaves and headers of transfers", replicas, 1.5),
-    Target("batch", "the messages of a batch", batches, 1.5),
+    Target("frame", "a connection's frames, in chunks of any size", frame, 1.5),
+    Target("json_header", "JSON headers of sends and other requests", json_headers),
+    Target("binary_header", "ROCKETMQ binary headers", binary_headers, 1.5),
+    Target("header_field", "numbers, booleans and IDs in header fields", header_fields, 1.5),
+    Target("proxy_header", "PROXY protocol headers, both versions", proxy, 1.5),
+    Target("ha_frame", "slave reports and transfer headers", replicas, 1.5),
+    Target("batch", "messages of a batch", batches, 1.5),
 )

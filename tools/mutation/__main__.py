@@ -50,9 +50,12 @@ def parse() -> argparse.Namespace:
         "--tests", nargs="+", metavar="PLACE", help=f"default: {' '.join(footprint.TESTS)}"
     )
     parser.add_argument("--sample", type=int, metavar="N", help="test this many random mutants")
-    parser.add_argument("--seed", type=int, help="of the sample and of random tests")
+    parser.add_argument("--seed", type=int, help="seed of the sample and of random tests")
     parser.add_argument(
-        "--again", type=Path, metavar="FILE", help="mutants that another run didn't catch"
+        "--again",
+        type=Path,
+        metavar="FILE",
+        help="run only the mutants that another run, saved as JSON, didn't catch",
     )
     parser.add_argument(
         "--together",
@@ -67,10 +70,10 @@ def parse() -> argparse.Namespace:
         metavar="DOCS",
         help="write the results to DOCS/results and update its pages",
     )
-    asked = parser.parse_args()
-    if asked.write and (len(asked.places) != 1 or not asked.sample or asked.again):
+    arguments = parser.parse_args()
+    if arguments.write and (len(arguments.places) != 1 or not arguments.sample or arguments.again):
         parser.error("--write publishes a sample of one package; name the package, add --sample N")
-    return asked
+    return arguments
 
 
 def say(line: str) -> None:
@@ -78,40 +81,40 @@ def say(line: str) -> None:
 
 
 def main() -> int:
-    asked = parse()
+    arguments = parse()
     os.environ["TREBUCHET_NATIVE"] = "0"
-    seed = random.SystemRandom().randrange(1 << 32) if asked.seed is None else asked.seed
+    seed = random.SystemRandom().randrange(1 << 32) if arguments.seed is None else arguments.seed
     os.environ[SEED_VARIABLE] = str(seed)
     options = [f"--hypothesis-seed={seed}"]
-    wants_coverage = asked.places[:1] == [COVERAGE]
-    places = asked.places[wants_coverage:] or list(footprint.PACKAGES)
-    prints = footprint.footprints(asked.tests or footprint.TESTS, options, say)
+    wants_coverage = arguments.places[:1] == [COVERAGE]
+    places = arguments.places[wants_coverage:] or list(footprint.PACKAGES)
+    prints = footprint.footprints(arguments.tests or footprint.TESTS, options, say)
     left_out = [name for one in prints.values() for name in one.failed]
     if left_out:
         say(f"left out because they failed: {', '.join(left_out)}")
     if wants_coverage:
-        _, told = coverage_map.report(prints.values(), places)
-        print(told)
+        _, output = coverage_map.report(prints.values(), places)
+        print(output)
         return 0
-    names = results.survivors_of(asked.again) if asked.again else None
-    mutants = running.chosen(places, asked.sample, seed, names)
+    names = results.survivors_of(arguments.again) if arguments.again else None
+    mutants = running.chosen(places, arguments.sample, seed, names)
     say(f"{len(mutants)} mutants, seed {seed}")
     ended: list[Result] = []
 
     def tell(result: Result) -> None:
         ended.append(result)
         say(f"{len(ended)}/{len(mutants)} {result.outcome}: {result.mutant.name}")
-        if asked.json:
-            results.write(asked.json, ended)
+        if arguments.json:
+            results.write(arguments.json, ended)
 
-    running.run(mutants, prints, options, asked.together, tell)
+    running.run(mutants, prints, options, arguments.together, tell)
     print(results.diffs(ended))
     print(results.table(ended))
-    if asked.write:
-        tests = " ".join(asked.tests or footprint.TESTS)
+    if arguments.write:
+        tests = " ".join(arguments.tests or footprint.TESTS)
         row = results.sample_of(places[0], tests, seed, ended)
-        documents.record(asked.write, "mutation", [row])
-        pages.render(asked.write)
+        documents.record(arguments.write, "mutation", [row])
+        pages.render(arguments.write)
     return 0
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DATA_BYTES_MAX = 3 << 30
 FILE_BYTES_MAX = 4 << 30
 """A mutant that allocates or writes without end is stopped before the machine is full."""
-TOLD_BYTES_MAX = 4096
+MESSAGE_BYTES_MAX = 4096
 PASSED, FAILED, BROKEN = 0, 1, 2
 
 
@@ -39,7 +39,7 @@ class Ended(NamedTuple):
 
     mutant: Mutant
     outcome: str
-    told: str
+    message: str
     seconds: float
 
 
@@ -81,10 +81,10 @@ def _start(trial: Trial) -> _Child:
         try:
             _be_a_child(directory, trial.processor_seconds_max)
             failed = trial.run()
-            os.write(writing, (failed or "").encode()[:TOLD_BYTES_MAX])
+            os.write(writing, (failed or "").encode()[:MESSAGE_BYTES_MAX])
             os._exit(PASSED if failed is None else FAILED)
         except BaseException as error:  # noqa: BLE001 - the parent's stack must not continue here
-            os.write(writing, repr(error).encode()[:TOLD_BYTES_MAX])
+            os.write(writing, repr(error).encode()[:MESSAGE_BYTES_MAX])
             os._exit(BROKEN)
     os.close(writing)
     return _Child(trial, pid, reading, directory)
@@ -113,16 +113,16 @@ def _ended(running: list[_Child]) -> list[_Child]:
     with selectors.DefaultSelector() as selector:
         for child in running:
             selector.register(child.pipe, selectors.EVENT_READ, child)
-        told = [key.data for key, _ in selector.select(max(0.0, first - now))]
+        ended = [key.data for key, _ in selector.select(max(0.0, first - now))]
     now = time.monotonic()
     late = [child for child in running if now >= child.began + child.trial.seconds_max]
-    return told + [child for child in late if child not in told]
+    return ended + [child for child in late if child not in ended]
 
 
 def _end(child: _Child) -> Ended:
     seconds = time.monotonic() - child.began
     is_late = seconds >= child.trial.seconds_max
-    told = b"" if is_late else os.read(child.pipe, TOLD_BYTES_MAX)
+    message = b"" if is_late else os.read(child.pipe, MESSAGE_BYTES_MAX)
     # Kill its descendants, too.
     if is_late or _is_alive(child.pid):
         _kill_group(child.pid)
@@ -130,7 +130,7 @@ def _end(child: _Child) -> Ended:
     _kill_group(child.pid)
     os.close(child.pipe)
     shutil.rmtree(Path(child.directory), ignore_errors=True)
-    return Ended(child.trial.mutant, _outcome(status, is_late=is_late), told.decode(), seconds)
+    return Ended(child.trial.mutant, _outcome(status, is_late=is_late), message.decode(), seconds)
 
 
 def _is_alive(pid: int) -> bool:

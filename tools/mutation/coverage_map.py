@@ -25,7 +25,7 @@ def report(prints: Iterable[Footprint], places: Sequence[str]) -> tuple[float, s
     data = measured.get_data()
     for arcs in [footprint.imports(), *(one.arcs for one in prints)]:
         data.add_arcs({str(ROOT / path): found for path, found in arcs.items()})
-    told = io.StringIO()
+    output = io.StringIO()
     modules = [str(ROOT / path) for path in footprint.modules(places)]
-    percent = measured.report(modules, show_missing=True, skip_empty=True, file=told)
-    return percent, told.getvalue().replace(f"{ROOT}/", "")
+    percent = measured.report(modules, show_missing=True, skip_empty=True, file=output)
+    return percent, output.getvalue().replace(f"{ROOT}/", "")

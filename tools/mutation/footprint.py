@@ -85,13 +85,13 @@ def footprints(
     files = list(_test_files(places))
     stale = [file for file in files if not _kept(file).exists()]
     if stale:
-        say(f"running {len(stale)} files of tests under coverage")
+        say(f"running {len(stale)} test files under coverage")
         pid = os.fork()
         if pid == 0:
             os._exit(_run(stale, options))
         _, status = os.waitpid(pid, 0)
         if os.waitstatus_to_exitcode(status) > pytest.ExitCode.TESTS_FAILED:
-            raise RuntimeError("the tests could not be run under coverage; see above")
+            raise RuntimeError("the tests didn't run under coverage; see above")
     return {file: _read(file) for file in files}
 
 

@@ -31,7 +31,7 @@ class Result(NamedTuple):
 
     mutant: Mutant
     outcome: str
-    told: str = ""
+    message: str = ""
     seconds: float = 0.0
 
     @property
@@ -51,7 +51,7 @@ def write(path: Path, results: Sequence[Result]) -> None:
             "mutant": result.mutant.name,
             "line": result.mutant.line,
             "outcome": result.outcome,
-            "told": result.told,
+            "message": result.message,
             "seconds": round(result.seconds, 3),
         }
         for result in results

@@ -52,7 +52,7 @@ def run(
         outcome = ended.outcome
         if outcome == "survived" and ended.mutant.name in reviewed:
             outcome = "equivalent"
-        on_result(Result(ended.mutant, outcome, ended.told, ended.seconds))
+        on_result(Result(ended.mutant, outcome, ended.message, ended.seconds))
 
     plan = plan_of(mutants, prints)
     for mutant in mutants:
@@ -68,7 +68,7 @@ def run(
     if replaced:
         code = trials.run_replaced(replaced, plan, options, together, tell)
         if code:
-            sys.exit("the tests could not be read: run them with pytest")
+            sys.exit("couldn't load the tests; run them with pytest")
 
 
 def plan_of(mutants: Iterable[Mutant], prints: Mapping[str, Footprint]) -> trials.Plan:

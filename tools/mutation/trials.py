@@ -126,7 +126,7 @@ class _Server:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if session.testsfailed:
-            raise session.Interrupted("the tests cannot be read")
+            raise session.Interrupted("couldn't load the tests")
         items = {item.nodeid: item for item in session.items}
         functions = imported_functions()
         # A collection in a child would write to all memory that it shares with the others.
@@ -189,7 +189,7 @@ def replace(mutant: Mutant, functions: Functions) -> None:
             for function in functions.get(_key(before), []):
                 function.__code__ = after
                 count += 1
-    assert count, f"{mutant.name}: no test imports it"
+    assert count, f"{mutant.name}: no test imports the module"
 
 
 def _key(code: CodeType) -> tuple[str, str, int]:

@@ -21,7 +21,9 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--check", action="store_true", help="write nothing")
+    parser.add_argument(
+        "--check", action="store_true", help="only check that the pages are current; write nothing"
+    )
     if parser.parse_args().check:
         stale = [
             page

@@ -36,7 +36,7 @@ class Measured(Document, kw_only=True):
     command: str
 
 
-class Wanted(Document):
+class Target(Document):
     """The target of a cell, as ratios to RocketMQ 4.9.7's figures; 0 without a target."""
 
     cost: float = 0.0
@@ -75,17 +75,17 @@ class CellResult(Document):
 
     key: str
     name: str
-    wanted: Wanted
+    target: Target
     brokers: dict[str, Figures]
     ratios: dict[str, Ratio]
 
     def is_reached(self, broker: str) -> bool | None:
         """Whether a broker reaches the target; None without a target or a comparison."""
         ratio = self.ratios.get(broker)
-        if ratio is None or not (self.wanted.cost or self.wanted.rate):
+        if ratio is None or not (self.target.cost or self.target.rate):
             return None
-        is_cheap = not self.wanted.cost or ratio.cost <= self.wanted.cost
-        return is_cheap and (ratio.rate is None or ratio.rate >= self.wanted.rate)
+        is_cheap = not self.target.cost or ratio.cost <= self.target.cost
+        return is_cheap and (ratio.rate is None or ratio.rate >= self.target.rate)
 
 
 class Comparison(Document):

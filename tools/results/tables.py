@@ -50,7 +50,7 @@ FAULTS = {
     "promotion": "kill -9 of a master, promotion, return of the old one",
     "slave-kill": "kill -9 or power cut of the slave of a `SYNC_MASTER`",
     "appliance": "kill -9 of each process of an appliance",
-    "redis-gone": "Redis away for minutes",
+    "redis-gone": "Redis down for minutes",
     "simulate": "simulated brokers, disks, network and clients",
     "chaos": "all kinds of faults on a schedule",
 }
@@ -75,7 +75,7 @@ def comparison(folder: Path) -> str:
     ]
     for title, unit, table in (
         ("start", "s", found.start_seconds),
-        ("memory of its own", "MB", found.memory_mb),
+        ("own memory", "MB", found.memory_mb),
     ):
         for state, values in table.items():
             shown = [f"{values[name]:.1f} {unit}" if name in values else "-" for name in names]
@@ -96,8 +96,8 @@ def _ratio(cell: CellResult) -> str:
 
 
 def _target(cell: CellResult) -> str:
-    words = [f"cost ≤ {cell.wanted.cost:g}"] if cell.wanted.cost else []
-    words += [f"rate ≥ {cell.wanted.rate:g}"] if cell.wanted.rate else []
+    words = [f"cost ≤ {cell.target.cost:g}"] if cell.target.cost else []
+    words += [f"rate ≥ {cell.target.rate:g}"] if cell.target.rate else []
     mark = {True: ": met", False: ": **missed**", None: ""}[cell.is_reached(OURS)]
     return ", ".join(words) + mark
 
@@ -129,10 +129,10 @@ def missed(folder: Path) -> str:
     """The sentence of docs/performance.md that names the cells short of their target."""
     found = documents.read(folder, "comparison", Comparison)
     names = [f"*{cell.name}*" for cell in found.cells if cell.is_reached(OURS) is False]
-    wanted = sum(cell.is_reached(OURS) is not None for cell in found.cells)
+    count = sum(cell.is_reached(OURS) is not None for cell in found.cells)
     if not names:
-        return f"All {wanted} cells with a target meet it."
-    return f"{len(names)} of {wanted} cells with a target miss it: {', '.join(names)}."
+        return f"All {count} cells with a target meet it."
+    return f"{len(names)} of {count} cells with a target miss it: {', '.join(names)}."
 
 
 def growth(folder: Path) -> str:
@@ -150,7 +150,7 @@ def growth(folder: Path) -> str:
         ]
         for row in documents.read_rows(folder, "growth", Growth)
     ]
-    heads = ["what grows", "from, to", "broker", "small", "grown", "change", "target", "measured"]
+    heads = ["growth", "from, to", "broker", "small", "grown", "change", "target", "measured"]
     return _table(heads, rows)
 
 

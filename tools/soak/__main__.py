@@ -37,7 +37,7 @@ def _soak(arguments: Namespace, directory: Path, dice: Random) -> bool:
     )
     pages.write(arguments.out, found)
     say(str(found))
-    say(f"the figures are in {arguments.out}")
+    say(f"figures saved to {arguments.out}")
     if arguments.write:
         command = provenance("tools.soak")["command"]
         documents.write(arguments.write, "soak", pages.soak_of(found, command, about()))
@@ -53,7 +53,10 @@ COMMAND = Command(
     _soak,
     soak.missing,
     (
-        ("--minutes", {"type": float, "default": 120.0, "help": "of load (default 120)"}),
+        (
+            "--minutes",
+            {"type": float, "default": 120.0, "help": "duration of the load (default 120)"},
+        ),
         ("--rate", {"type": float, "help": "messages per second (default: 30 %% of the maximum)"}),
         (
             "--restart-minutes",

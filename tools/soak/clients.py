@@ -255,9 +255,9 @@ class Member(threading.Thread):
         reader = self._readers[queue_id]
         count = reader.read(client)
         if count:
-            told = {**self._fields(queue_id), "commitOffset": str(reader.queue_offset)}
+            request = {**self._fields(queue_id), "commitOffset": str(reader.queue_offset)}
             asked_at = time.monotonic_ns()
-            if client.ask(UPDATE_CONSUMER_OFFSET, told).code == raw_remoting.SUCCESS:
+            if client.ask(UPDATE_CONSUMER_OFFSET, request).code == raw_remoting.SUCCESS:
                 self._note_progress(reader, asked_at)
         return count
 

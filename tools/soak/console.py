@@ -83,9 +83,9 @@ class Viewers:
             try:
                 self._visitor.read(page)
             except HTTPError as error:
-                self._note(f"{page} was answered with {error.code}")
+                self._note(f"{page} returned {error.code}")
             except OSError as error:
-                self._note(f"{page} was not answered: {error}")
+                self._note(f"{page} didn't respond: {error}")
             else:
                 self.pages[page] += 1
 

@@ -194,7 +194,7 @@ class Segment:
                 for half in one.halves:
                     answer = one.end(client, half)
                     if answer.code != raw_remoting.SUCCESS:
-                        self._wrong.append(f"{half} cannot be ended: {answer}")
+                        self._wrong.append(f"couldn't end {half}: {answer}")
 
     def _wait_for_deferred(self) -> None:
         self._write()
@@ -228,7 +228,7 @@ class Segment:
             )
 
         with suppress(AssertionError):
-            until(is_read, "the readers to be at the end", seconds=END_SECONDS_MAX, every_s=0.5)
+            until(is_read, "the readers to reach the end", seconds=END_SECONDS_MAX, every_s=0.5)
 
     @property
     def _given_back(self) -> int:

@@ -349,7 +349,7 @@ class Soak:
             try:
                 checked = segment.come_to_rest()
             except Exception as error:  # noqa: BLE001  the run continues, and counts as failed
-                self.figures.wrong.append(f"part {segment.name} did not end: {error!r}")
+                self.figures.wrong.append(f"part {segment.name} didn't end: {error!r}")
                 return
             self.figures.checked.append(checked)
             if checked.findings:
@@ -357,7 +357,7 @@ class Soak:
                 if self._keep is not None:
                     self._keep.mkdir(parents=True, exist_ok=True)
                     shutil.copy(segment.file, self._keep)
-                    self._say(f"the history is in {self._keep / segment.file.name}")
+                    self._say(f"history saved to {self._keep / segment.file.name}")
             segment.file.unlink()
 
         thread = threading.Thread(target=rest, name=f"rest-{segment.name}", daemon=True)
@@ -382,7 +382,7 @@ class Soak:
         if victim in MAKERS:
             self._excused.append((began_at, datetime.now(UTC)))
         self._restarted.append(victim)
-        text = f"{victim} {number.name}, back after {time.monotonic() - began:.1f} s"
+        text = f"{victim} {number.name}, restarted after {time.monotonic() - began:.1f} s"
         self.figures.restarts.append(text)
         self._say(f"{self._now() / 60:.1f} min: {text}")
 
@@ -405,7 +405,7 @@ class Soak:
             return self.appliance.pid_of(victim) not in pids and self._serves(victim)
 
         until(is_sent, f"a {victim} to restart", seconds=BACK_SECONDS_MAX)
-        until(is_back, f"{victim} to be back", seconds=BACK_SECONDS_MAX)
+        until(is_back, f"{victim} to restart", seconds=BACK_SECONDS_MAX)
 
     def _note(self, cause: Cause) -> None:
         for segment in self._segments:
@@ -472,12 +472,12 @@ class Soak:
             if state == "failed" and not self._is_excused(at):
                 figures.wrong.append(f"the report of {at} failed: {failure}")
         figures.wrong += [
-            f"the report of {at} was made twice" for (_, at), times in made.items() if times > 1
+            f"the report of {at} ran twice" for (_, at), times in made.items() if times > 1
         ]
         at = scheduled.replace(minute=0, second=0, microsecond=0)
         while at < datetime.now(UTC) - REPORT_TAKES_MAX:
             if at > scheduled and not done[at] and not self._is_excused(at):
-                figures.wrong.append(f"no report of {at} was made")
+                figures.wrong.append(f"the report of {at} didn't run")
             at += timedelta(minutes=REPORT_MINUTES)
 
     def _is_excused(self, at: datetime) -> bool:

@@ -51,38 +51,46 @@ LIVE_MS = 12_000
 UPDATE_AND_CREATE_SUBSCRIPTIONGROUP = 200
 
 
-def main(arguments: list[str]) -> int:
+def main(words: list[str]) -> int:
     """Take the pictures; return 1 if Chromium or a font is missing."""
     parser = argparse.ArgumentParser(prog="python -m tools.tour", description=__doc__)
-    parser.add_argument("--write", type=Path, required=True, metavar="DIRECTORY", help="docs")
     parser.add_argument(
-        "--minutes", type=float, default=MINUTES, help=f"of demo traffic first ({MINUTES:g})"
+        "--write", type=Path, required=True, metavar="DIRECTORY", help="directory of the docs"
     )
     parser.add_argument(
-        "--only", default="", metavar="NAME", help="only pictures whose path contains this"
+        "--minutes",
+        type=float,
+        default=MINUTES,
+        help=f"duration of demo traffic before the pictures ({MINUTES:g})",
     )
-    asked = parser.parse_args(arguments)
-    if not 0 < asked.minutes * 60 < DEMO_SECONDS:
+    parser.add_argument(
+        "--only", default="", metavar="NAME", help="take only pictures whose path contains this"
+    )
+    arguments = parser.parse_args(words)
+    if not 0 < arguments.minutes * 60 < DEMO_SECONDS:
         parser.error(f"--minutes must be above 0 and below {DEMO_SECONDS // 60}")
-    chosen = [each for each in PICTURES if asked.only in each.path]
+    chosen = [each for each in PICTURES if arguments.only in each.path]
     if not chosen:
-        parser.error(f"--only {asked.only}: no such picture")
+        parser.error(f"--only {arguments.only}: no such picture")
     chromium = shutil.which("chromium")
     if chromium is None:
         print("chromium isn't installed; run apt-get install chromium", file=sys.stderr)
         return 1
     if any(each.locale.startswith("zh") for each in chosen) and not has_chinese():
-        said = f"a font with Chinese letters is missing: apt-get install {fonts.PACKAGE}"
-        print(f"{said}, or select other pictures with --only", file=sys.stderr)
+        problem = "no font with Chinese characters is installed"
+        advice = f"run apt-get install {fonts.PACKAGE}, or select other pictures with --only"
+        print(f"{problem}; {advice}", file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory(prefix="trebuchet-tour-") as directory:
         appliance = Appliance(Path(directory))
         try:
             appliance.start()
-            addresses = staged(appliance, asked.minutes)
+            addresses = staged(appliance, arguments.minutes)
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-                for path, size in taken(browser, appliance.url, addresses, chosen, asked.write):
+                for path, size in take_all(
+                    browser, appliance.url, addresses, chosen, arguments.write
+                ):
                     print(f"{path}  {size:,} bytes{'' if size <= BYTES_MAX else '  TOO LARGE'}")
                 browser.close()
         finally:
@@ -111,8 +119,8 @@ def staged(appliance: Appliance, minutes: float) -> dict[str, str]:
     give_up(appliance.port)
     time.sleep(minutes * 60 / 2)
     code = f"from tools.tour.scene import scene; print(scene({GROUP!r}, {read(appliance.port)}))"
-    said = appliance.in_django(code).splitlines()[-1]
-    addresses: dict[str, str] = json.loads(said)
+    output = appliance.in_django(code).splitlines()[-1]
+    addresses: dict[str, str] = json.loads(output)
     return addresses
 
 
@@ -146,7 +154,7 @@ def give_up(port: int) -> None:
                 client.ask(raw_remoting.SEND_MESSAGE, fields, json.dumps(body).encode())
 
 
-def taken(
+def take_all(
     browser: Browser, url: str, addresses: dict[str, str], chosen: list[Picture], directory: Path
 ) -> Iterator[tuple[Path, int]]:
     """Take each picture; yield its file and size."""
@@ -176,7 +184,7 @@ def open_and_wait(page: Page, address: str, picture: Picture) -> None:
     """Open a page, and wait until it's settled."""
     answer = page.goto(address)
     assert answer is not None
-    assert answer.ok, f"{address} answers {answer.status}"
+    assert answer.ok, f"{address} returned {answer.status}"
     page.locator(picture.shows).first.wait_for(timeout=SHOWN_MS)
     page.evaluate("document.fonts.ready")
     # The live page fills while it's open.

@@ -47,15 +47,15 @@ def prepare() -> None:
 
 def scene(group: str, consumer_offset: int) -> str:
     """Return the addresses as JSON, for the demo group's current offset in the queue."""
-    assert consumer_offset > BACK, "the demo has hardly sent anything"
+    assert consumer_offset > BACK, "the demo has sent too few messages"
     place = [BROKER_NAME, QUEUE_ID, consumer_offset - BACK, TOPIC]
-    asked = {"group": CONSUMER_GROUP, "topic": TOPIC, "mode": "shift", "shift": -50}
+    query = {"group": CONSUMER_GROUP, "topic": TOPIC, "mode": "shift", "shift": -50}
     return json.dumps(
         Scene(
             message=reverse("browse:message", args=place),
             family=reverse("family:message", args=place),
             dead_letters=reverse("dead_letters:group", args=[group]),
-            offsets=f"{reverse('offsets:preview')}?{urlencode(asked)}",
+            offsets=f"{reverse('offsets:preview')}?{urlencode(query)}",
             configuration=reverse("files:edit", args=[BROKER_NAME, "topics.json"]),
             rule=reverse("alerts:rule-edit", args=[Rule.objects.latest("pk").pk]),
         )._asdict()

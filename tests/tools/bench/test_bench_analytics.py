@@ -78,7 +78,7 @@ def test_its_figures_are_told_one_by_one(tmp_path: Path) -> None:
         "ingest",
         "empty check",
     ]
-    assert all(figure.wanted in figure.line() for figure in found)
+    assert all(figure.target in figure.line() for figure in found)
     assert found[3].is_reached
 
 

@@ -292,8 +292,8 @@ def test_a_right_history_has_no_finding_and_each_second_delivery_its_cause() -> 
 
     assert report.findings == []
     assert report.unexplained == 0
-    assert set(report.explained) == {"crash", "given back", "sent twice"}
-    assert report.explained["given back"] == 2
+    assert set(report.explained) == {"crash", "returned", "sent twice"}
+    assert report.explained["returned"] == 2
     assert report.lost == {}
     assert report.acknowledged > COUNT * 0.9
 

@@ -142,7 +142,7 @@ def test_a_group_that_is_given_what_it_wants_has_no_finding() -> None:
     report = checker.check(a_history())
 
     assert report.findings == [], str(report)
-    assert report.explained == {"given back": 2, "replayed": 1}
+    assert report.explained == {"returned": 2, "replayed": 1}
 
 
 @pytest.mark.parametrize("what", MUTANTS)

@@ -77,11 +77,11 @@ def no_last_unit(log: bytearray, queue: bytearray) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (body_byte, "its body is not"),
-        (own_offset, "it says that it is at 1"),
-        (second_size, "its size is"),
-        (unit_order, "leads to"),
-        (unit_code, "has the code"),
+        (body_byte, "wrong CRC"),
+        (own_offset, "wrong offset 1"),
+        (second_size, "but its parts have"),
+        (unit_order, "points at"),
+        (unit_code, "has tags code"),
         (no_last_unit, "has no unit"),
     ],
 )

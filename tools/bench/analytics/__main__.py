@@ -170,17 +170,17 @@ def _run(command: list[str], given: bytes | None = None, files: tuple[int, ...] 
             process.stdin.write(given)
             process.stdin.flush()
         # The input stays open, because a query ends with the process that started it.
-        said = process.stdout.read()
+        output = process.stdout.read()
         errors = process.stderr.read()
     if process.returncode:
-        raise ReportError(f"{' '.join(command[1:4])} failed: {(said + errors)[-400:].decode()}")
+        raise ReportError(f"{' '.join(command[1:4])} failed: {(output + errors)[-400:].decode()}")
 
 
 def _duckdb(place: LakePlace, rows: int) -> Iterator[Figure]:
     files = MESSAGES.existing(place).file_uris()
     day = (datetime.fromtimestamp(LAST_MS / 1000, UTC) - timedelta(days=1)).date()
     key = uniq_key(rows // 2)
-    for work, sql, values, wanted in (
+    for work, sql, values, target in (
         ("a key", "SELECT * FROM messages WHERE uniq_key = ?", [key], 0.05),
         (
             "a day",
@@ -202,8 +202,8 @@ def _duckdb(place: LakePlace, rows: int) -> Iterator[Figure]:
         yield Figure(
             f"DuckDB, {rows:,} rows: {work}",
             f"{seconds:.3f} s",
-            f"{wanted} s on 10,000,000",
-            seconds <= wanted,
+            f"{target} s on 10,000,000",
+            seconds <= target,
         )
 
 

@@ -11,9 +11,9 @@ class Figure:
 
     work: str
     found: str
-    wanted: str
+    target: str
     is_reached: bool | None
 
     def line(self) -> str:
         sign = {True: "yes", False: "no", None: "-"}[self.is_reached]
-        return f"{self.work:<52} {self.found:>32}   {self.wanted:<24} {sign}"
+        return f"{self.work:<52} {self.found:>32}   {self.target:<24} {sign}"

@@ -77,13 +77,13 @@ def pipeline_figures(directory: Path, store: Path, span_ms: tuple[int, int]) -> 
     with Served(log, environment) as served:
         served.job(*from_log)
         _fill(served, ("--lake", data / "lake", "--store", store))
-        for work, words, wanted in (
+        for work, words, target in (
             ("traffic report, warm, from gold", from_gold, 3),
             ("traffic report, warm, from the log", from_log, 6),
         ):
             found = [served.job(*words) for _ in range(AGAIN)]
             _require_reads(data / "out", "gold" if words is from_gold else "log")
-            yield seconds_figure(work, found, wanted)
+            yield seconds_figure(work, found, target)
         yield from _beside_sends(directory, served, from_log)
         memory = served.memory_max
     worker = _memory_of("console.data.pipeline.worker", data)
@@ -102,16 +102,16 @@ def pipeline_figures(directory: Path, store: Path, span_ms: tuple[int, int]) -> 
     yield _two_workers(directory, store, environment)
 
 
-def seconds_figure(work: str, found: list[Done], wanted: float) -> Figure:
+def seconds_figure(work: str, found: list[Done], target: float) -> Figure:
     used = min(one.processor_seconds for one in found)
     best = min(one.seconds for one in found)
-    return Figure(work, f"{used:.1f} s, {best:.1f} by the clock", f"≤ {wanted} s", used <= wanted)
+    return Figure(work, f"{used:.1f} s, {best:.1f} by the clock", f"≤ {target} s", used <= target)
 
 
-def _require_reads(out: Path, wanted: str) -> None:
+def _require_reads(out: Path, target: str) -> None:
     """Raises ReportError if a report read anything other than its input."""
     engine = json.loads((out / "result.json").read_text())["engine"]
-    if not engine["reads"].startswith(wanted):
+    if not engine["reads"].startswith(target):
         raise ReportError(f"the report read {engine['reads']}: {engine['because']}")
 
 
@@ -166,7 +166,7 @@ def _beside_sends(directory: Path, served: Served, report: tuple[object, ...]) -
         yield Figure(
             f"sends' p99 at {SENDS_A_SECOND:,}/s beside the pipeline",
             f"{loaded:.1f} ms, idle {still:.1f}",
-            "≤ twice as idle",
+            "≤ twice the idle value",
             loaded <= 2 * still,
         )
         sends = threading.Thread(target=p99_ms, args=(namesrv_addr, LOOK_SECONDS * (LOOKS + 1)))

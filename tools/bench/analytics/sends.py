@@ -72,12 +72,12 @@ def p99_ms(namesrv_addr: str, seconds: float) -> float:
 
 
 async def _p99_ms(namesrv_addr: str, seconds: float) -> float:
-    taken: list[float] = []
+    latencies: list[float] = []
 
     async def one(sender: Sender) -> None:
         begun = time.perf_counter()
         await sender.send_all([Outgoing(TOPIC, BODY, {"KEYS": "bench"})])
-        taken.append(time.perf_counter() - begun)
+        latencies.append(time.perf_counter() - begun)
 
     async with Cluster(Access((namesrv_addr,))) as cluster:
         sender = Sender(cluster, "bench")
@@ -89,7 +89,7 @@ async def _p99_ms(namesrv_addr: str, seconds: float) -> float:
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             sends += [asyncio.create_task(one(sender)) for _ in range(SENDS_A_TURN)]
         await asyncio.gather(*sends)
-    return sorted(taken)[len(taken) * 99 // 100] * 1000
+    return sorted(latencies)[len(latencies) * 99 // 100] * 1000
 
 
 async def _first_send(sender: Sender) -> None:

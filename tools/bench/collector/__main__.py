@@ -75,23 +75,23 @@ def main() -> None:
     parser.add_argument("--read", type=int, help="number of topics that a group reads (a fifth)")
     parser.add_argument("--samples", type=int, default=2 * FOLD_EVERY)
     parser.add_argument("--postgres", action="store_true")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with ExitStack() as stack:
         database: Database
-        if asked.postgres:
+        if arguments.postgres:
             binaries = programs()
             assert binaries is not None, "PostgreSQL isn't installed"
             database = PostgresDatabase(stack.enter_context(postgres(binaries)))
         else:
             directory = stack.enter_context(tempfile.TemporaryDirectory())
             database = SqliteDatabase(Path(directory) / "history.sqlite3")
-        read = asked.topics // 5 if asked.read is None else asked.read
-        found = measure(database, LargeBroker(asked.topics, read), asked.samples)
+        read = arguments.topics // 5 if arguments.read is None else arguments.read
+        found = measure(database, LargeBroker(arguments.topics, read), arguments.samples)
         database.close()
     del found["the broker's own"]
     for part, seconds in found.items():
-        print(f"{part:10} {seconds / asked.samples * 1e3:7.1f} ms a sample")
-    share = sum(found.values()) / (asked.samples * NOMINAL_MS / 1_000)
+        print(f"{part:10} {seconds / arguments.samples * 1e3:7.1f} ms a sample")
+    share = sum(found.values()) / (arguments.samples * NOMINAL_MS / 1_000)
     print(f"{'together':10} {share:7.1%} of a core")
 
 

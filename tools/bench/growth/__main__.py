@@ -248,7 +248,7 @@ def consumers(plan: Plan) -> Iterator[Grown]:
                 loads.EndToEnd(grown.ports[0], count) as many,
             ):
                 both = (Under(small, one.run), Under(grown, many.run))
-                yield from costs_of("consumers that wait", f"{few} to {count:,}", plan, *both)
+                yield from costs_of("waiting consumers", f"{few} to {count:,}", plan, *both)
 
 
 def connections(plan: Plan) -> Iterator[Grown]:
@@ -314,7 +314,7 @@ def _beside_cold_reads(one: Running, plan: Plan, bytes_a_second: int) -> Grown:
     try:
         # A new process on a busy machine may take longer than a slice to start.
         going.set()
-        until(lambda: reading.value > 0, "the reader to read")
+        until(lambda: reading.value > 0, "the reader to start")
         going.clear()
         already = reading.value
         for _ in range(plan.slices):
@@ -323,7 +323,7 @@ def _beside_cold_reads(one: Running, plan: Plan, bytes_a_second: int) -> Grown:
             before = reading.value
             going.set()
             pairs.append((alone, slice_of(one, WINDOW, COLD_SECONDS).rate))
-            assert reading.value > before, "nothing is left to read; use fewer slices"
+            assert reading.value > before, "the reader reached the end of the log; use fewer slices"
     finally:
         reader.kill()
         reader.join()
@@ -355,11 +355,13 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--only", help=f"comma-separated: {','.join(SUBJECTS)} (all)")
-    parser.add_argument("--broker", choices=OF_BROKERS, default=OURS, help="(%(default)s)")
+    parser.add_argument("--broker", choices=OF_BROKERS, default=OURS, help="default: %(default)s")
     parser.add_argument(
         "--slices", type=int, default=5, help="number of slices of each broker (%(default)s)"
     )
-    parser.add_argument("--seconds", type=float, default=3.0, help="of a slice (%(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=3.0, help="length of a slice (%(default)s)"
+    )
     parser.add_argument("--directory", type=Path, help="directory for the stores (/tmp)")
     parser.add_argument(
         "--write",
@@ -367,28 +369,28 @@ def main() -> int:
         metavar="DOCS",
         help="write the results to DOCS/results and update its pages",
     )
-    asked = parser.parse_args()
-    possible = OF_BROKERS[asked.broker]
-    wanted = asked.only.split(",") if asked.only else possible
-    for name in wanted:
+    arguments = parser.parse_args()
+    possible = OF_BROKERS[arguments.broker]
+    expected = arguments.only.split(",") if arguments.only else possible
+    for name in expected:
         if name not in possible:
             parser.error(f"{name!r} isn't one of: {', '.join(possible)}")
     # The brokers inherit it.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    directory = asked.directory or Path(tempfile.gettempdir())
+    directory = arguments.directory or Path(tempfile.gettempdir())
     *own, brokers_own = sorted(os.sched_getaffinity(0))
     processors = (own or [brokers_own], [brokers_own])
-    plan = Plan(asked.slices, asked.seconds, directory, asked.broker, processors)
+    plan = Plan(arguments.slices, arguments.seconds, directory, arguments.broker, processors)
     print(", ".join(f"{key} {value}" for key, value in about().items()))
     print(f"{'':38}{'small':>12} {'grown':>12}")
     results = []
-    for name in wanted:
+    for name in expected:
         for found in SUBJECTS[name](plan):
             print(found, flush=True)
             results.append(found)
-    if asked.write:
-        publish(asked.write, asked.broker, results)
+    if arguments.write:
+        publish(arguments.write, arguments.broker, results)
     return 1 if any(found.is_reached is False for found in results) else 0
 
 

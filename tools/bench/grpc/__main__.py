@@ -168,10 +168,12 @@ def calling(engine: Engine, one: Codec, at_once: int) -> Callable[[], int]:
 
 def of_protobuf(request: bytes) -> dict[str, Callable[[], object]]:
     """Return the same work with Google's implementation."""
-    asked, delivered = map(protos.message_class, ("SendMessageRequest", "ReceiveMessageResponse"))
+    sent_class, received_class = map(
+        protos.message_class, ("SendMessageRequest", "ReceiveMessageResponse")
+    )
 
     def read() -> object:
-        (sent,) = asked.FromString(request).messages
+        (sent,) = sent_class.FromString(request).messages
         of = sent.system_properties
         return (
             *(sent.topic.name, dict(sent.user_properties), sent.body, of.message_id, of.tag),
@@ -180,7 +182,7 @@ def of_protobuf(request: bytes) -> dict[str, Callable[[], object]]:
         )
 
     def write() -> object:
-        made = delivered()
+        made = received_class()
         message, of = made.message, made.message.system_properties
         message.topic.name, message.body = ORDERS.name, DELIVERY.message.body  # type: ignore[union-attr]
         message.user_properties["a"] = "1"
@@ -203,8 +205,8 @@ def rows_of(name: str, engine: Engine, one: Codec) -> list[tuple[str, str, float
         ("read a send", name, least(repeated(lambda: one.decode(SendMessageRequest, request)))),
         ("write its answer", name, least(repeated(lambda: one.encode(ANSWER)))),
         ("write a delivery", name, least(repeated(lambda: one.encode(DELIVERY)))),
-        ("a whole call, one a buffer", name, least(calling(engine, one, 1))),
-        ("a whole call, 64 a buffer", name, least(calling(engine, one, 64))),
+        ("a whole call, one per buffer", name, least(calling(engine, one, 1))),
+        ("a whole call, 64 per buffer", name, least(calling(engine, one, 64))),
     ]
 
 

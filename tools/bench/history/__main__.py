@@ -103,26 +103,26 @@ def main() -> None:
     parser.add_argument("--others", type=int, default=100)
     parser.add_argument("--postgres", action="store_true")
     parser.add_argument("--year", action="store_true", help="print the size of a year's data")
-    asked = parser.parse_args()
-    if asked.year:
-        series = asked.series or 20_000
+    arguments = parser.parse_args()
+    if arguments.year:
+        series = arguments.series or 20_000
         with tempfile.TemporaryDirectory() as year:
             print(f"{series} series: {year_bytes(Path(year), series) / 1e9:.2f} GB a year")
         return
-    series = asked.series or 12
+    series = arguments.series or 12
     with ExitStack() as stack:
         database: Database
-        if asked.postgres:
+        if arguments.postgres:
             binaries = programs()
             assert binaries is not None, "PostgreSQL isn't installed"
             database = PostgresDatabase(stack.enter_context(postgres(binaries)))
         else:
             directory = stack.enter_context(tempfile.TemporaryDirectory())
             database = SqliteDatabase(Path(directory) / "history.sqlite3")
-        numbers = fill(HistoryStore(database), series + asked.others, asked.days)
-        took = [chart_ms(database, numbers[:series], asked.days) for _ in range(TIMES)]
+        numbers = fill(HistoryStore(database), series + arguments.others, arguments.days)
+        took = [chart_ms(database, numbers[:series], arguments.days) for _ in range(TIMES)]
         database.close()
-    print(f"{statistics.median(took):.1f} ms a chart, {max(took):.1f} ms at most")
+    print(f"{statistics.median(took):.1f} ms per chart, {max(took):.1f} ms at most")
 
 
 if __name__ == "__main__":

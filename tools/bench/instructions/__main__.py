@@ -60,7 +60,7 @@ void end(const char *name) { CALLGRIND_DUMP_STATS_AT(name); CALLGRIND_STOP_INSTR
 def missing() -> str | None:
     """Return the missing program."""
     programs = [name for name in ("valgrind", "gcc") if shutil.which(name) is None]
-    return f"{programs[0]} is not installed" if programs else None
+    return f"{programs[0]} isn't installed" if programs else None
 
 
 def build_name() -> str:
@@ -193,11 +193,11 @@ async def count_all(counter: Counter, *, is_native: bool) -> None:
     frames = {
         "send": (send_frames.send(fields, BODY, 1), 1),
         "send, 32 at a time": (send_frames.send(fields, BODY, 1) * BATCH, BATCH),
-        "send, 32 to as many queues": (b"".join(to_many), BATCH),
+        "send, 32 to 32 queues": (b"".join(to_many), BATCH),
         "batch of 32": (send_frames.send(batch, item * BATCH, 1, code=320), BATCH),
         "pull of 32": (pull_frames.pull(pull_frames.fields_of(TOPIC, 0, 0, flags=3), 1), BATCH),
         "pull of 1": (pull_frames.pull(pull_frames.fields_of(TOPIC, 0, 0, flags=3, most=1), 1), 1),
-        "pull that finds nothing": (pull_at(0, 2, flags=1), 1),
+        "pull without a result": (pull_at(0, 2, flags=1), 1),
         "send, binary header": (send_frames.send(fields, BODY, 1, client=BINARY), 1),
         "pull of 1, binary header": (
             pull_frames.pull(pull_frames.fields_of(TOPIC, 0, 0, flags=3, most=1), 1, client=BINARY),
@@ -271,7 +271,7 @@ async def count_waits(counter: Counter, twin: Twin, send: bytes) -> None:
         await asyncio.sleep(0)
         assert twin.transport.written.count(b'"nextBeginOffset"') == 1
         twin.transport.written.clear()
-    counter.end("pull that waits, and its send", COUNTED)
+    counter.end("waiting pull and the send that ends it", COUNTED)
 
 
 def main() -> int:

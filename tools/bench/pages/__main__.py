@@ -64,7 +64,7 @@ TRIES = 9
 DEAD = 50
 COUNTS = 3
 CPUCLOCK_SCHED = 2
-SAID_CHARACTERS = 300
+TEXT_CHARACTERS = 300
 OPENED_TIMES = 5
 GROUPS_PAGE = "groups:list"
 AS_FILE = "?as=csv"
@@ -220,8 +220,8 @@ def opened(visitor: Visitor, path: str) -> None:
         except HTTPError as error:
             if left and error.code == HTTPStatus.SERVICE_UNAVAILABLE:
                 continue
-            said = re.sub(r"<[^>]*>|\s+", " ", error.read().decode().partition("<main")[2])
-            raise PageError(f"{path}: {error.code} {said[:SAID_CHARACTERS]}") from error
+            text = re.sub(r"<[^>]*>|\s+", " ", error.read().decode().partition("<main")[2])
+            raise PageError(f"{path}: {error.code} {text[:TEXT_CHARACTERS]}") from error
         return
 
 
@@ -235,12 +235,12 @@ def requests_of(
     found = {}
     for path in paths:
         opened(first, path)
-        asked = []
+        counts = []
         for _ in range(COUNTS):
             before = counter.requests
             opened(second, path)
-            asked.append(counter.requests - before)
-        found[path] = min(asked)
+            counts.append(counter.requests - before)
+        found[path] = min(counts)
     return found
 
 
@@ -257,12 +257,12 @@ def processor_seconds(pid: int) -> float:
 
 def cost_of(visitor: Visitor, path: str, pid: int, tries: int) -> Cost:
     opened(visitor, path)
-    before, taken = processor_seconds(pid), []
+    before, durations = processor_seconds(pid), []
     for _ in range(tries):
         began = time.perf_counter()
         opened(visitor, path)
-        taken.append((time.perf_counter() - began) * 1_000)
-    return Cost(taken, (processor_seconds(pid) - before) / tries * 1_000)
+        durations.append((time.perf_counter() - began) * 1_000)
+    return Cost(durations, (processor_seconds(pid) - before) / tries * 1_000)
 
 
 @contextlib.contextmanager
@@ -284,7 +284,7 @@ def collecting(web: WebProcess) -> Iterator[None]:
         process.wait()
 
 
-def measure(asked: argparse.Namespace) -> list[Measured]:
+def measure(arguments: argparse.Namespace) -> list[Measured]:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         broker = BrokerProcess(directory / "broker")
@@ -294,15 +294,15 @@ def measure(asked: argparse.Namespace) -> list[Measured]:
         # The console reaches the broker under its own address, through the proxies.
         to_broker = stack.enter_context(TappedProxy(broker.port, counter))
 
-        def told(is_from_client: bool, data: bytes) -> bytes:
+        def rewrite_addresses(is_from_client: bool, data: bytes) -> bytes:
             counter(is_from_client, data)
             ours, theirs = f":{broker.port}", f":{to_broker.port}"
             assert len(ours) == len(theirs), "ports of one length keep frames as long as they are"
             return data if is_from_client else data.replace(ours.encode(), theirs.encode())
 
-        to_namesrv = stack.enter_context(TappedProxy(broker.namesrv_port, told))
-        few = min(FEW, asked.topics)
-        fill(broker.port, range(few), range(min(few, asked.groups)), few)
+        to_namesrv = stack.enter_context(TappedProxy(broker.namesrv_port, rewrite_addresses))
+        few = min(FEW, arguments.topics)
+        fill(broker.port, range(few), range(min(few, arguments.groups)), few)
         web = WebProcess(directory, TREBUCHET_NAMESRV=to_namesrv.address)
         web.start()
         stack.callback(web.stop)
@@ -311,23 +311,28 @@ def measure(asked: argparse.Namespace) -> list[Measured]:
         pipelined(broker.namesrv_port, [(RequestCode.PUT_KV_CONFIG, order, b"")])
         beats = [
             heartbeat(number, f"t-{number % few:05d}", f"g-{number % few:05d}")
-            for number in range(asked.connections)
+            for number in range(arguments.connections)
         ]
         stack.enter_context(Clients(broker.port, beats))
         stack.enter_context(collecting(web))
         first, second = Visitor(web.url), Visitor(web.url)
         first.sign_in()
         second.sign_in()
-        names = {path: name for path, name in pages(keys).items() if asked.only in path}
+        names = {path: name for path, name in pages(keys).items() if arguments.only in path}
         asked_of_few = requests_of(first, second, names, counter)
-        fill(broker.port, range(few, asked.topics), range(few, asked.groups), asked.topics)
+        fill(
+            broker.port,
+            range(few, arguments.topics),
+            range(few, arguments.groups),
+            arguments.topics,
+        )
         time.sleep(SAMPLED_SECONDS)
         asked_of_all = requests_of(first, second, names, counter)
         return [
             Measured(
                 path,
                 limit_of(name, path),
-                cost_of(first, path, web.pid, asked.tries),
+                cost_of(first, path, web.pid, arguments.tries),
                 asked_of_few[path],
                 asked_of_all[path],
             )
@@ -345,15 +350,17 @@ def main() -> int:
     parser.add_argument("--groups", type=int, default=GROUPS)
     parser.add_argument("--connections", type=int, default=CONNECTIONS)
     parser.add_argument("--tries", type=int, default=TRIES)
-    parser.add_argument("--only", default="", help="only pages whose address contains this")
-    asked = parser.parse_args()
+    parser.add_argument("--only", default="", help="measure only pages whose address contains this")
+    arguments = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.support.settings")
     django.setup()
-    found = sorted(measure(asked), key=lambda each: -each.cost.median_ms)
+    found = sorted(measure(arguments), key=lambda each: -each.cost.median_ms)
     print(", ".join(f"{key} {value}" for key, value in about().items()))
-    print(f"{asked.topics} topics, {asked.groups} groups, {asked.connections} connections")
+    print(
+        f"{arguments.topics} topics, {arguments.groups} groups, {arguments.connections} connections"
+    )
     print("  median    worst      CPU   requests at")
-    print(f"      ms       ms       ms {FEW:>6} {asked.topics:>6}  page")
+    print(f"      ms       ms       ms {FEW:>6} {arguments.topics:>6}  page")
     for each in found:
         print(
             f"{each.cost.median_ms:8.1f} {max(each.cost.tries_ms):8.1f} "

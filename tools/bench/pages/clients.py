@@ -105,8 +105,8 @@ class Clients:
             frame = await reader.readexactly(length)
             (word,) = struct.unpack_from(">i", frame)
             header = json.loads(frame[4 : 4 + (word & 0xFFFFFF)])
-            asked = header["code"] == RequestCode.GET_CONSUMER_RUNNING_INFO
-            if asked and not header["flag"] & RESPONSE:
+            is_request = header["code"] == RequestCode.GET_CONSUMER_RUNNING_INFO
+            if is_request and not header["flag"] & RESPONSE:
                 answer = {**header, "code": 0, "flag": RESPONSE, "extFields": {}}
                 body = json.dumps(HEALTHY).encode()
                 writer.write(raw_remoting.frame(json.dumps(answer).encode(), body))

@@ -149,7 +149,7 @@ def until_acknowledged(port: int) -> None:
             return False
         return True
 
-    until(is_acknowledged, "the master to have its slave", seconds=CAUGHT_UP_SECONDS)
+    until(is_acknowledged, "the slave to connect to the master", seconds=CAUGHT_UP_SECONDS)
 
 
 def measure(pair: Pair, cell: Cell) -> Slice:
@@ -176,7 +176,7 @@ def compare(rounds: int, *, with_real: bool) -> None:
                 for number in range(SLICES):
                     for name in sorted(pairs, reverse=bool(number % 2)):
                         found.setdefault((cell.name, name), []).append(measure(pairs[name], cell))
-    print("SYNC_MASTER, 1 KiB: µs of both brokers' processor a message, messages/s")
+    print("SYNC_MASTER, 1 KiB: µs of both brokers' CPU time per message, messages/s")
     for cell in CELLS:
         words = []
         for name in ("real", "ours"):
@@ -209,8 +209,8 @@ def catch_up(megabytes: int, rounds: int) -> None:
                 shutil.rmtree(slave_directory)
         finally:
             master.kill()
-    print("an empty slave, and sends without it, while it catches up, while it follows:")
-    print("µs of the master's processor a message, messages/s")
+    print("an empty slave: sends without it, while it catches up, and while it follows:")
+    print("µs of the master's CPU time per message, messages/s")
     for one in found:
         states = "   ".join(
             f"{cost:5.1f} {rate:7.0f}/s"
@@ -220,11 +220,11 @@ def catch_up(megabytes: int, rounds: int) -> None:
     speed = statistics.median(one.speed for one in found)
     print(f"median {speed:.0f} MB/s; sends meanwhile, as a part of those in the other states:")
     for state, others in (
-        ("beside a slave that has all", [one.following for one in found]),
+        ("with a slave that is in sync", [one.following for one in found]),
         ("without a slave", [one.alone for one in found]),
     ):
         cost, rate = _ratios(zip([one.catching_up for one in found], others, strict=True))
-        print(f"{state:<28} rate {rate:.2f}, master's processor {cost:.2f}")
+        print(f"{state:<28} rate {rate:.2f}, master's CPU time {cost:.2f}")
 
 
 def _ratios(pairs: Iterable[tuple[Slice, Slice]]) -> Slice:
@@ -276,13 +276,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.bench.pair", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
-        "--rounds", type=int, default=3, help="starts of each pair, and empty slaves"
+        "--rounds", type=int, default=3, help="number of starts of each pair, and of catch-ups"
     )
-    parser.add_argument("--megabytes", type=int, default=2_048, help="of log to catch up with")
-    parser.add_argument("--without-real", action="store_true", help="ours alone")
-    asked = parser.parse_args()
-    compare(asked.rounds, with_real=not asked.without_real)
-    catch_up(asked.megabytes, asked.rounds)
+    parser.add_argument(
+        "--megabytes", type=int, default=2_048, help="size of the log that a new slave copies"
+    )
+    parser.add_argument("--without-real", action="store_true", help="measure only Trebuchet's pair")
+    arguments = parser.parse_args()
+    compare(arguments.rounds, with_real=not arguments.without_real)
+    catch_up(arguments.megabytes, arguments.rounds)
     return 0
 
 

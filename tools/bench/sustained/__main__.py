@@ -205,10 +205,10 @@ def verdicts(slices: list[Slice]) -> list[tuple[str, bool]]:
     roll = max(each.roll for each in settled)
     first, last = memory_of(settled)
     return [
-        (f"p99.9 at most {p999:.2f} ms, wanted {P999_MS:g}", p999 <= P999_MS),
-        (f"latest send at a roll {roll:.2f} ms, wanted {ROLL_MS:g}", roll <= ROLL_MS),
+        (f"p99.9 at most {p999:.2f} ms, target {P999_MS:g}", p999 <= P999_MS),
+        (f"latest send at a roll {roll:.2f} ms, target {ROLL_MS:g}", roll <= ROLL_MS),
         (
-            f"memory of its own {first:.1f} MB in the first half, {last:.1f} MB in the second",
+            f"own memory {first:.1f} MB in the first half, {last:.1f} MB in the second",
             last <= first * GROWTH_MAX,
         ),
     ]
@@ -261,7 +261,7 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--minutes", type=float, default=10.0, help="(%(default)s)")
+    parser.add_argument("--minutes", type=float, default=10.0, help="default: %(default)s")
     parser.add_argument(
         "--part", type=float, default=0.7, help="fraction of the maximum rate (%(default)s)"
     )
@@ -269,9 +269,9 @@ def main() -> int:
         "--rate", type=float, help="sends per second, instead of a fraction of the maximum"
     )
     parser.add_argument(
-        "--broker", choices=(OURS, *REAL, FLOOR), default=OURS, help="(%(default)s)"
+        "--broker", choices=(OURS, *REAL, FLOOR), default=OURS, help="default: %(default)s"
     )
-    parser.add_argument("--log-file-mib", type=int, default=1024, help="(%(default)s)")
+    parser.add_argument("--log-file-mib", type=int, default=1024, help="default: %(default)s")
     parser.add_argument("--directory", type=Path, help="directory for the store (/tmp)")
     parser.add_argument(
         "--write",
@@ -279,29 +279,29 @@ def main() -> int:
         metavar="DOCS",
         help="write the results to DOCS/results and update its pages",
     )
-    asked = parser.parse_args()
-    if asked.broker == FLOOR and not asked.rate:
+    arguments = parser.parse_args()
+    if arguments.broker == FLOOR and not arguments.rate:
         parser.error("the floor doesn't report its log size; add --rate")
     gc.disable()
     print(", ".join(f"{key} {value}" for key, value in about().items()))
-    with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
-        file_bytes = asked.log_file_mib << 20
-        disk_bytes = 0.0 if asked.rate else disk_rate(Path(directory))
+    with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
+        file_bytes = arguments.log_file_mib << 20
+        disk_bytes = 0.0 if arguments.rate else disk_rate(Path(directory))
         with running(
-            asked.broker, ASYNC, Path(directory, "broker"), keys=keys_of(file_bytes)
+            arguments.broker, ASYNC, Path(directory, "broker"), keys=keys_of(file_bytes)
         ) as one:
-            rate = asked.rate or asked.part * at_most(one, disk_bytes)
-            slices = sustained(one, asked.minutes * 60, rate, file_bytes, Path(directory))
+            rate = arguments.rate or arguments.part * at_most(one, disk_bytes)
+            slices = sustained(one, arguments.minutes * 60, rate, file_bytes, Path(directory))
     if not slices:
         return 2
-    if asked.write:
+    if arguments.write:
         source = provenance("tools.bench.sustained")
-        row = row_of(slices, asked.broker, rate, asked.minutes, source)
-        documents.record(asked.write, "steady_load", [row])
-        pages.render(asked.write)
+        row = row_of(slices, arguments.broker, rate, arguments.minutes, source)
+        documents.record(arguments.write, "steady_load", [row])
+        pages.render(arguments.write)
     is_reached = True
-    for said, is_good in verdicts(slices):
-        print(f"{said}: {'reached' if is_good else 'NOT reached'}")
+    for verdict, is_good in verdicts(slices):
+        print(f"{verdict}: {'reached' if is_good else 'NOT reached'}")
         is_reached &= is_good
     return 0 if is_reached else 1
 
@@ -320,7 +320,7 @@ def at_most(one: Running, disk_bytes: float) -> float:
     answered, size = most(one)
     written = disk_bytes / (size + UNIT_SIZE)
     print(
-        f"answered at most {answered:,.0f} sends a second; the disk writes "
+        f"the broker answered at most {answered:,.0f} sends per second; the disk writes "
         f"{disk_bytes / 1e6:,.0f} MB/s, which is {written:,.0f} sends of {size:,.0f} bytes"
     )
     return min(answered, written)
@@ -332,7 +332,7 @@ def sustained(
     """Load a broker, and print each slice; do nothing if there isn't enough disk space."""
     needed = rate * min(seconds, UNCLEANED_SECONDS) * (KIB + RECORD_MORE) + 2 * file_bytes
     free = shutil.disk_usage(directory).free
-    print(f"{rate:,.0f} sends a second, {needed / GIB:.0f} GiB of {free / GIB:.0f} that are free")
+    print(f"{rate:,.0f} sends per second, {needed / GIB:.0f} GiB of {free / GIB:.0f} that are free")
     if needed > free:
         print("Not enough disk space; choose a lower --rate or another --directory.")
         return []

@@ -118,7 +118,7 @@ async def run(directory: Path, pending: int, rate: int, seconds: int) -> None:
     )
     used = anonymous_bytes() - before
     print(f"pending                  {bench.timers.count:,}")
-    print(f"put                      {put_us:.1f} µs of processor time per timer")
+    print(f"put                      {put_us:.1f} µs of CPU time per timer")
     print(f"memory                   {used / MIB:.1f} MiB")
 
     bench.timers.begin()
@@ -126,8 +126,8 @@ async def run(directory: Path, pending: int, rate: int, seconds: int) -> None:
     with LoopTurns() as turns:
         await bench.timers.load()
     took, cpu = time.monotonic() - began, time.thread_time() - began_cpu
-    print(f"recovery                 {took:.2f} s, {cpu:.2f} s of processor time")
-    print(f"longest turn             {turns.longest_s * 1000:.2f} ms of processor time")
+    print(f"recovery                 {took:.2f} s, {cpu:.2f} s of CPU time")
+    print(f"longest turn             {turns.longest_s * 1000:.2f} ms of CPU time")
 
     bench.timers.start()
     start = bench.clock.now_ms() + 500
@@ -139,7 +139,7 @@ async def run(directory: Path, pending: int, rate: int, seconds: int) -> None:
     print(f"delivered                {len(late):,} at {rate:,} per second")
     middle, p99 = late[len(late) // 2], late[len(late) * 99 // 100]
     print(f"lateness                 p50 {middle}, p99 {p99}, {late[0]} to {late[-1]} ms")
-    print(f"longest turn             {turns.longest_s * 1000:.2f} ms of processor time")
+    print(f"longest turn             {turns.longest_s * 1000:.2f} ms of CPU time")
     await bench.timers.shutdown()
     await bench.store.shutdown()
 

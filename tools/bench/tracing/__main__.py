@@ -120,7 +120,10 @@ SENDS = [a_send(number) for number in range(KEYS)]
 SEND_64, SEND_1 = Cell("send, window 64", 96_000, 64), Cell("send, window 1", 20_000, 1)
 PULL_32 = Cell("pull of 32, acknowledged", 3_000, 1, 32)
 PULL_1 = Cell("pull of 1, acknowledged", 20_000, 1, 1)
-WAYS = {"whole way, many at a time": (SEND_64, PULL_32), "whole way, one by one": (SEND_1, PULL_1)}
+WAYS = {
+    "end to end, many at a time": (SEND_64, PULL_32),
+    "end to end, one by one": (SEND_1, PULL_1),
+}
 """The cost of a message from its send to its acknowledgement: cells one after the other.
 
 In each slice of sends there is a flush, two a second, after which each page of the log costs a
@@ -214,13 +217,13 @@ class Watch:
         last: the broker's counts of events at that time.
     """
 
-    def __init__(self, port: int, wanted: dict[str, object]) -> None:
+    def __init__(self, port: int, filter_fields: dict[str, object]) -> None:
         self.come: Counter[str] = Counter()
         self.last: dict[str, Any] = {}
         self._received: deque[bytes] = deque()
         self._kept = bytearray()
         self._socket = socket.create_connection(("127.0.0.1", port))
-        self._socket.sendall(a_request(TRACE_WATCH, {}, json.dumps(wanted).encode()))
+        self._socket.sendall(a_request(TRACE_WATCH, {}, json.dumps(filter_fields).encode()))
         self._begun = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
@@ -380,9 +383,11 @@ def a_slice(
 def rates(measured: Measured) -> None:
     """Print how much of OFFERED_RATE is handled, and the maximum rate with everything reported."""
     port = measured.broker.port
-    with told(measured) as watch:
+    with watched(measured) as watch:
         offered, kept = offer(port, SENDS)
-        print(f"of {OFFERED_RATE} sends a second, all told, were kept: {kept / offered:.1%}")
+        print(
+            f"handled of {OFFERED_RATE} sends per second, all events watched: {kept / offered:.1%}"
+        )
         say_counts(watch, offered)
     requests = 10 * 3_000
     found: dict[str, list[float]] = {OFF: [], WATCHED: []}
@@ -391,17 +396,17 @@ def rates(measured: Measured) -> None:
         began = time.monotonic()
         load(port, SENDS, requests, 64)
         found[OFF].append(requests / (time.monotonic() - began))
-        with told(measured) as watch:
+        with watched(measured) as watch:
             began = time.monotonic()
             load(port, SENDS, requests, 64)
             found[WATCHED].append(requests / (time.monotonic() - began))
             say_counts(watch, requests)
     plain, traced = (statistics.median(found[mode]) for mode in (OFF, WATCHED))
-    print(f"at most: {plain:.0f} sends a second untraced, {traced:.0f} all told")
+    print(f"at most {plain:.0f} sends per second untraced, {traced:.0f} with all events watched")
 
 
 @contextlib.contextmanager
-def told(measured: Measured) -> Iterator[Watch]:
+def watched(measured: Measured) -> Iterator[Watch]:
     """Report everything to one watcher."""
     measured.set_level("watched")
     watch = Watch(measured.broker.port, {})
@@ -421,8 +426,10 @@ def say_counts(watch: Watch, sent: int) -> None:
     stored = int(watch.last["offered"]["stored"])
     is_right = stored == sent and not lacking
     print(
-        f"sent {sent}, told {watch.come['stored']} as stored, dropped {dropped} events of all:",
-        "all counted" if is_right else f"LACKING {sent - stored} stored, {lacking} events",
+        f"sent {sent}, reported {watch.come['stored']} as stored, dropped {dropped} events:",
+        "all events are accounted for"
+        if is_right
+        else f"MISSING {sent - stored} stored, {lacking} events",
     )
 
 
@@ -445,23 +452,29 @@ def main() -> int:
         default=MODES,
         help="modes to compare; the first is the baseline",
     )
-    asked = parser.parse_args()
-    if asked.instructions:
-        print("a message: instructions")
+    arguments = parser.parse_args()
+    if arguments.instructions:
+        print("instructions per message")
         for line in instructions.table(instructions.measure()):
             print(line)
         return 0
     *own, brokers_own = sorted(os.sched_getaffinity(0))
     pin(os.getpid(), own or [brokers_own])
-    checkouts = (ROOT, (asked.against or ROOT).resolve())
+    checkouts = (ROOT, (arguments.against or ROOT).resolve())
     with tempfile.TemporaryDirectory() as directory:
         one, other = (
-            Measured(checkout, Path(directory) / str(number), asked.body_size, [brokers_own])
+            Measured(checkout, Path(directory) / str(number), arguments.body_size, [brokers_own])
             for number, checkout in enumerate(checkouts)
         )
         try:
-            if not asked.rates:
-                compare(one, other, asked.modes, asked.slices, are_alike=asked.against is None)
+            if not arguments.rates:
+                compare(
+                    one,
+                    other,
+                    arguments.modes,
+                    arguments.slices,
+                    are_alike=arguments.against is None,
+                )
             rates(one)
         finally:
             for each in (one, other):
@@ -473,7 +486,7 @@ def compare(
     one: Measured, other: Measured, modes: Sequence[str], slices: int, *, are_alike: bool
 ) -> None:
     """Print the cost of each mode compared with the first, or with another checkout."""
-    print("a message: ns of processor time, the change, and where it lies in 95 of 100 cases")
+    print("a message: ns of CPU time, the change, and where it lies in 95 of 100 cases")
     first, *others = modes
     compared = [(first, mode) for mode in others] if are_alike else [(each, each) for each in modes]
     for sides in compared:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 OFF, RECORDER, UNPICKED, SAMPLED, RECORDED, WATCHED, FULL = MODES = (
     "off",
     "recorder",
-    "none of a sample",
+    "none in the sample",
     "sampled",
     "sampled, recorder",
     "watched",
@@ -92,7 +92,7 @@ def table(costs: COSTS) -> Iterator[str]:
         for mode in MODES:
             cost = way(costs, mode, at_once=at_once)
             over = cost / way(costs, OFF, at_once=at_once) - 1
-            yield f"{f'whole way, {at_once} at a time':<26}{mode:<18}{cost:12.0f}  {over:+.1%}"
+            yield f"{f'end to end, {at_once} at a time':<26}{mode:<18}{cost:12.0f}  {over:+.1%}"
 
 
 def a_key(number: int, *, is_wanted: bool) -> str:
@@ -149,8 +149,8 @@ def trace(twin: Twin, mode: str) -> None:
     elif mode != RECORDER:
         if mode != RECORDED:
             tracer.set_level(LEVEL_WATCHED)
-        wanted = TraceWatch() if mode == WATCHED else TraceWatch(sample=SAMPLE)
-        assert tracer.watch("watcher", wanted, Watcher(lambda _: True)) is not None
+        selection = TraceWatch() if mode == WATCHED else TraceWatch(sample=SAMPLE)
+        assert tracer.watch("watcher", selection, Watcher(lambda _: True)) is not None
 
 
 async def count(counter: instructions.Counter, mode: str) -> None:

@@ -57,8 +57,8 @@ class Copies:
             )
             yield
 
-    def _note_report(self, said: int) -> None:
-        self.reported = max(self.reported, said)
+    def _note_report(self, reported: int) -> None:
+        self.reported = max(self.reported, reported)
         broker = self._slave.broker
         if broker is None:
             return
@@ -66,8 +66,8 @@ class Copies:
         had = store.max_commit_log_offset
         if self._ack_mode == "flushed":
             had = min(had, store.flushed_where)
-        if said > had:
-            self._note("slave", said, had)
+        if reported > had:
+            self._note("slave", reported, had)
 
-    def _note(self, server: str, said: int, had: int) -> None:
-        self._notes.operations.append(Acked(server, said, had, self._notes.now_ns()))
+    def _note(self, server: str, reported: int, had: int) -> None:
+        self._notes.operations.append(Acked(server, reported, had, self._notes.now_ns()))

@@ -40,7 +40,7 @@ AGAIN_S = 0.25
 class Host:
     """A host.
 
-    `told` is called with each event for the trace, `on_crash` before each crash with the end of the
+    `log_event` receives each event for the trace, `on_crash` before each crash with the end of the
     log that survives it.
     """
 
@@ -50,7 +50,7 @@ class Host:
         loop: SimulatedLoop,
         network: Network,
         keys: dict[str, object],
-        told: Callable[[str], None],
+        log_event: Callable[[str], None],
         on_crash: Callable[[Host, int], None],
         *,
         is_native: bool,
@@ -71,7 +71,7 @@ class Host:
         """Objects of dead processes, kept so that they aren't collected before the run is over."""
         self._loop = loop
         self._network = network
-        self._told = told
+        self._log_event = log_event
         self._on_crash = on_crash
         self._is_native = is_native
         self.on_start: Callable[[Host], None] = lambda host: None
@@ -99,7 +99,7 @@ class Host:
             return
         self._network.without_power.discard(self.name)
         self.starts += 1
-        self._told(f"start {self.name}")
+        self._log_event(f"start {self.name}")
         self.on_start(self)
         self.process = Process(self.name)
         self.process.run(self._boot)
@@ -107,7 +107,7 @@ class Host:
     def kill(self) -> None:
         """Kill the process: the kernel keeps written data."""
         if self.process.is_alive:
-            self._told(f"kill {self.name}")
+            self._log_event(f"kill {self.name}")
             self._crash(is_cut=False)
             self.storage = self.storage.crash()
             self._network.close_of(self.process)
@@ -115,7 +115,7 @@ class Host:
     def cut_power(self, seed: int, kept: float) -> None:
         """Kill the process and lose unflushed data, except for a share of it."""
         if self.process.is_alive:
-            self._told(f"cut {self.name}")
+            self._log_event(f"cut {self.name}")
             self._crash(is_cut=True)
             self.storage = self.storage.cut_power(Biased(seed, kept))
             self._network.without_power.add(self.name)
@@ -137,7 +137,7 @@ class Host:
         """Stop the broker; it restarts automatically."""
         broker = self.broker
         if self.process.is_alive and broker is not None and not broker.ending.is_requested:
-            self._told(f"stop {self.name}")
+            self._log_event(f"stop {self.name}")
             if self.is_disk_failing:
                 # It may end with uncommitted or unflushed data, like a killed process.
                 self._on_crash(self, self._safe_to(is_cut=False))
@@ -178,7 +178,7 @@ class Host:
             broker.load()
         except BrokerError as error:
             if process.is_alive and not self.is_disk_failing:
-                self.wrong.append(f"{self.name} does not start: {error}")
+                self.wrong.append(f"{self.name} didn't start: {error}")
             return
         if process.is_alive:
             self.broker = broker
@@ -188,19 +188,19 @@ class Host:
         self.past.append(self._loop.create_task(coroutine))
 
     async def _serve(self, broker: Broker) -> None:
-        asked = asyncio.Event()
+        request = asyncio.Event()
         process = self.process
         try:
             await broker.start()
-            broker.ending.on_request(asked.set)
-            await asked.wait()
+            broker.ending.on_request(request.set)
+            await request.wait()
         except BrokerError as error:
             if not (broker.ending.is_requested or self.is_disk_failing):
-                self.wrong.append(f"{self.name} does not start: {error}")
+                self.wrong.append(f"{self.name} didn't start: {error}")
         await broker.shutdown()
         if broker.ending.failure:
             self.wrong.append(f"{self.name} ends: {broker.ending.failure}")
-        self._told(f"ended {self.name}")
+        self._log_event(f"ended {self.name}")
         self.past.append(broker)
         self.broker = None
         process.is_alive = False

@@ -48,7 +48,7 @@ class Lie(StrEnum):
     GARBAGE = "garbage"
 
 
-class Said(NamedTuple):
+class FalseReport(NamedTuple):
     """The first report, and the one after the first transfer, if any."""
 
     first: bytes
@@ -67,16 +67,16 @@ class Liar:
         loop: SimulatedLoop,
         master: Host,
         dice: Random,
-        told: Callable[[str], None],
+        log_event: Callable[[str], None],
         reported: Callable[[], int],
     ) -> None:
-        """`reported` returns the true slave's reported offset; `told` is for the trace."""
+        """`reported` returns the true slave's reported offset; `log_event` adds to the trace."""
         self.wrong: list[str] = []
         self.process = Process(LIAR)
         self._loop = loop
         self._master = master
         self._dice = dice
-        self._told = told
+        self._log_event = log_event
         self._reported = reported
 
     async def run(self) -> None:
@@ -105,37 +105,39 @@ class Liar:
         end = await self._connected()
         if end is None:
             return
-        said = self._drawn(lie)
-        end.transport.write(said.first)
-        if said.after:
+        report = self._drawn(lie)
+        end.transport.write(report.first)
+        if report.after:
             # An empty log has nothing to send.
             await asyncio.wait([end.transferred, end.lost], timeout=TRANSFER_S)
-            end.transport.write(said.after)
-        self._told(f"lie {lie}")
+            end.transport.write(report.after)
+        self._log_event(f"lie {lie}")
         life = self._life()
         await asyncio.wait([end.lost], timeout=ENDED_S)
         if not end.lost.done() and life is not None and life == self._life():
-            self.wrong.append(f"I27: who lied ({lie}) is still connected after {ENDED_S:g} s")
+            self.wrong.append(f"I27: the liar ({lie}) is still connected after {ENDED_S:g} s")
         end.transport.abort()
 
-    def _drawn(self, lie: Lie) -> Said:
+    def _drawn(self, lie: Lie) -> FalseReport:
         dice = self._dice
         begin = encode_report(0)
         beyond = encode_report(dice.choice((dice.randrange(BEYOND, 2 * BEYOND), OFFSET_MAX)))
         match lie:
             case Lie.BEYOND:
-                return Said(beyond)
+                return FalseReport(beyond)
             case Lie.NEGATIVE:
-                return Said(encode_report(-dice.choice((1, dice.randint(2, OFFSET_MAX)))))
+                return FalseReport(encode_report(-dice.choice((1, dice.randint(2, OFFSET_MAX)))))
             case Lie.STRANGER:
-                return Said(b"GET / HTTP/1.1\r\n\r\n")
+                return FalseReport(b"GET / HTTP/1.1\r\n\r\n")
             case Lie.AHEAD:
-                return Said(begin, beyond)
+                return FalseReport(begin, beyond)
             case Lie.FALLING:
                 high = min(dice.randint(1, PART_OF_A_RECORD), self._reported())
-                return Said(begin, encode_report(high) + encode_report(dice.randrange(-1, high)))
+                return FalseReport(
+                    begin, encode_report(high) + encode_report(dice.randrange(-1, high))
+                )
             case Lie.GARBAGE:
-                return Said(begin, dice.randbytes(dice.randint(8, 100)))
+                return FalseReport(begin, dice.randbytes(dice.randint(8, 100)))
 
     def _life(self) -> int | None:
         """Return the run number of the master's process, or None while it's down."""

@@ -172,7 +172,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """Run ready callbacks, or advance the time until there are some."""
         if not self._ready:
             if not self._due:
-                raise DeadlockError("nothing is due any more")
+                raise DeadlockError("nothing is due")
             self.now = max(self.now, self._due[0][0])
         while self._due and self._due[0][0] <= self.now:
             self._ready.append(heapq.heappop(self._due)[2])

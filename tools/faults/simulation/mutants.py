@@ -49,7 +49,7 @@ ANY_END = 1 << 62
 EARLY_MS = 200
 EVERY_NTH_UNIT = 40
 LOST_UNITS = 2
-REWOUND = 3
+REWIND_BY = 3
 CUT_BYTES = 2_000
 
 
@@ -81,7 +81,7 @@ def nth(number: int) -> Callable[[], bool]:
     return lambda: next(calls) % number == 0
 
 
-def _flushes_nothing() -> AbstractContextManager[object]:
+def _never_flushes() -> AbstractContextManager[object]:
     return mock.patch.object(FaultyFile, "fdatasync", return_value=None)
 
 
@@ -104,14 +104,14 @@ def _acknowledges_after_a_failed_flush() -> AbstractContextManager[object]:
     return mock.patch.object(FaultyFile, "fdatasync", once_more)
 
 
-def _takes_a_connection_for_a_report() -> AbstractContextManager[object]:
+def _counts_a_connected_slave_as_in_sync() -> AbstractContextManager[object]:
     def replicated_where(self: HaMaster, slaves: int) -> int:
         return ANY_END if self.connections() else -1
 
     return mock.patch.object(HaMaster, "replicated_where", replicated_where)
 
 
-def _reports_what_it_has_not() -> AbstractContextManager[object]:
+def _slave_reports_unflushed_data() -> AbstractContextManager[object]:
     encode = ha_frames.encode_report
     # The master must have sent it, so the mutant reports received data as flushed.
     ahead: list[int] = [0]
@@ -131,7 +131,7 @@ def _reports_what_it_has_not() -> AbstractContextManager[object]:
     )
 
 
-def _believes_who_lies() -> AbstractContextManager[object]:
+def _trusts_false_reports() -> AbstractContextManager[object]:
     close = HaConnection.close
 
     def believe(self: HaConnection, reason: str) -> None:
@@ -143,7 +143,7 @@ def _believes_who_lies() -> AbstractContextManager[object]:
     return mock.patch.object(HaConnection, "close", believe)
 
 
-def _keeps_who_lies() -> AbstractContextManager[object]:
+def _keeps_connections_with_false_reports() -> AbstractContextManager[object]:
     close = HaConnection.close
 
     def keep(self: HaConnection, reason: str) -> None:
@@ -153,22 +153,24 @@ def _keeps_who_lies() -> AbstractContextManager[object]:
     return mock.patch.object(HaConnection, "close", keep)
 
 
-def _has_no_room_for_its_slave() -> AbstractContextManager[object]:
+def _lets_one_host_use_all_connections() -> AbstractContextManager[object]:
     return mock.patch.object(ha_master, "CONNECTIONS_OF_HOST_MAX", ha_master.CONNECTIONS_MAX)
 
 
-def _skips_bytes_as_a_slave() -> AbstractContextManager[object]:
-    append, is_skipped = CommitLog.append_data, nth(5)
+def _slave_corrupts_bytes() -> AbstractContextManager[object]:
+    append, is_corrupted = CommitLog.append_data, nth(5)
 
     def append_data(self: CommitLog, data: memoryview) -> None:
         size = len(data)
         # The last bytes of a transfer are the last ones of a record's properties.
-        append(self, memoryview(bytes(data[: size - 1]) + b"~") if is_skipped() and size else data)
+        append(
+            self, memoryview(bytes(data[: size - 1]) + b"~") if is_corrupted() and size else data
+        )
 
     return mock.patch.object(CommitLog, "append_data", append_data)
 
 
-def _takes_messages_as_a_slave() -> AbstractContextManager[object]:
+def _slave_accepts_sends() -> AbstractContextManager[object]:
     return mock.patch.object(Availability, "follow")
 
 
@@ -209,17 +211,17 @@ def _swaps_two_units() -> AbstractContextManager[object]:
 def _flips_a_byte() -> AbstractContextManager[object]:
     is_flipped, put_message = nth(EVERY_NTH_UNIT), MessagePut.put_message
 
-    def put_another(
+    def put_altered(
         self: MessagePut, topic: str, queue_id: int, body: bytes, *rest: Any, **more: Any
     ) -> Any:
         if topic == MIXED_TOPIC and is_flipped():
             body = bytes(body)[:-1] + b"!"
         return put_message(self, topic, queue_id, body, *rest, **more)
 
-    return mock.patch.object(MessagePut, "put_message", put_another)
+    return mock.patch.object(MessagePut, "put_message", put_altered)
 
 
-def _goes_back_in_time() -> AbstractContextManager[object]:
+def _lets_store_times_go_back() -> AbstractContextManager[object]:
     begin_millisecond = MessagePut.begin_millisecond
 
     def begin_any(self: MessagePut, now_ms: int) -> int:
@@ -230,7 +232,7 @@ def _goes_back_in_time() -> AbstractContextManager[object]:
     return mock.patch.object(MessagePut, "begin_millisecond", begin_any)
 
 
-def _forgets_at_a_start_when_it_stored() -> AbstractContextManager[object]:
+def _forgets_store_times_on_restart() -> AbstractContextManager[object]:
     run = Recovery.run
 
     def run_and_forget(self: Recovery, *, follows: bool = False) -> RecoveryReport:
@@ -241,7 +243,7 @@ def _forgets_at_a_start_when_it_stored() -> AbstractContextManager[object]:
     return mock.patch.object(Recovery, "run", run_and_forget)
 
 
-def _cuts_the_log_at_recovery() -> AbstractContextManager[object]:
+def _truncates_the_log_during_recovery() -> AbstractContextManager[object]:
     continue_at = CommitLog.continue_at
 
     def continue_before(self: CommitLog, offset: int, zero_from: int | None = None) -> int:
@@ -267,7 +269,7 @@ def _delivers_early() -> AbstractContextManager[object]:
     return mock.patch.object(DueTimes, "due_ms", earlier)
 
 
-def _loses_delayed_messages_at_a_start() -> AbstractContextManager[object]:
+def _loses_delayed_messages_on_restart() -> AbstractContextManager[object]:
     load = DelayOffsets.load
 
     def load_further(self: DelayOffsets) -> None:
@@ -290,11 +292,11 @@ def _loses_half_messages() -> AbstractContextManager[object]:
     return mock.patch.object(Transactions, "end", end_most)
 
 
-def _shows_half_messages() -> AbstractContextManager[object]:
+def _delivers_half_messages() -> AbstractContextManager[object]:
     return mock.patch.object(detours, "withhold", return_value=None)
 
 
-def _commits_what_was_rolled_back() -> AbstractContextManager[object]:
+def _commits_rolled_back_messages() -> AbstractContextManager[object]:
     end = Transactions.end
 
     def commit(self: Transactions, group: str, at: int, place: int, _: Outcome, *rest: Any) -> Any:
@@ -307,7 +309,7 @@ def _rewinds_offsets() -> AbstractContextManager[object]:
     query = ConsumerOffsets.query
 
     def query_less(self: ConsumerOffsets, group: str, topic: str, queue_id: int) -> int:
-        return max(-1, query(self, group, topic, queue_id) - REWOUND)
+        return max(-1, query(self, group, topic, queue_id) - REWIND_BY)
 
     return mock.patch.object(ConsumerOffsets, "query", query_less)
 
@@ -333,15 +335,15 @@ def _drops_retries() -> AbstractContextManager[object]:
     return mock.patch.object(SendBackProcessor, "consumer_send_msg_back", drop_some)
 
 
-def _never_gives_up() -> AbstractContextManager[object]:
+def _never_creates_dead_letters() -> AbstractContextManager[object]:
     return mock.patch.object(DeadLetters, "is_dead", return_value=False)
 
 
-def _filters_by_the_unit_alone() -> AbstractContextManager[object]:
+def _filters_by_queue_units_only() -> AbstractContextManager[object]:
     return mock.patch.object(SqlFilter, "by_record", return_value=True)
 
 
-def _filters_too_much() -> AbstractContextManager[object]:
+def _filters_out_matching_messages() -> AbstractContextManager[object]:
     by_tags_code, is_kept_back = TagFilter.by_tags_code, nth(7)
 
     def fewer(self: TagFilter, tags_code: int) -> bool:
@@ -350,7 +352,7 @@ def _filters_too_much() -> AbstractContextManager[object]:
     return mock.patch.object(TagFilter, "by_tags_code", fewer)
 
 
-def _loses_topics_at_a_start() -> AbstractContextManager[object]:
+def _loses_topics_on_restart() -> AbstractContextManager[object]:
     load = Topics.load
 
     def load_others(self: Topics) -> None:
@@ -379,7 +381,7 @@ def _both(*patches: Any) -> AbstractContextManager[object]:
     return _Both(*patches)
 
 
-def _cut_in_the_middle(plan: Plan) -> bool:
+def _cuts_power_mid_call(plan: Plan) -> bool:
     """Return whether the master's disk loses data during one of its calls."""
     return plan.is_sync and any(
         event.fault is Fault.CUT and event.host == MASTER and event.call and event.kept < 1
@@ -387,71 +389,77 @@ def _cut_in_the_middle(plan: Plan) -> bool:
     )
 
 
-def _with_slave(plan: Plan) -> bool:
+def _has_slave(plan: Plan) -> bool:
     return plan.has_slave
 
 
-def _lied_to(plan: Plan) -> bool:
+def _has_liar(plan: Plan) -> bool:
     return plan.has_liar
 
 
-def _lasting(plan: Plan) -> bool:
+def _has_no_restart(plan: Plan) -> bool:
     """Return whether no process ends, so that nothing excuses redeliveries."""
     return has(Fault.BREAK)(plan) and not has(Fault.KILL, Fault.STOP, Fault.CUT, Fault.DISK)(plan)
 
 
-def _starting(plan: Plan) -> bool:
+def _has_restart(plan: Plan) -> bool:
     return has(Fault.KILL, Fault.CUT)(plan)
 
 
-def _starting_and_stepping(plan: Plan) -> bool:
-    return _starting(plan) and has(Fault.STEP)(plan)
+def _has_restart_and_clock_step(plan: Plan) -> bool:
+    return _has_restart(plan) and has(Fault.STEP)(plan)
 
 
-def _python_stepping(plan: Plan) -> bool:
+def _has_clock_step_in_python(plan: Plan) -> bool:
     return by_python(plan) and has(Fault.STEP)(plan)
 
 
-def _python_starting(plan: Plan) -> bool:
-    return by_python(plan) and _starting(plan)
+def _has_restart_in_python(plan: Plan) -> bool:
+    return by_python(plan) and _has_restart(plan)
 
 
 MUTANTS: dict[str, Mutant] = {
-    "flushes nothing": Mutant(_flushes_nothing, has(Fault.CUT)),
+    "never flushes": Mutant(_never_flushes, has(Fault.CUT)),
     "acknowledges before the flush": Mutant(
-        _acknowledges_before_the_flush, _cut_in_the_middle, is_mixed=False
+        _acknowledges_before_the_flush, _cuts_power_mid_call, is_mixed=False
     ),
     "acknowledges after a failed flush": Mutant(
         _acknowledges_after_a_failed_flush, has(Fault.DISK)
     ),
-    "takes a connection for a report": Mutant(_takes_a_connection_for_a_report, _with_slave),
-    "reports as a slave what it has not": Mutant(
-        _reports_what_it_has_not, lambda plan: plan.has_slave and plan.ack_mode == "flushed"
+    "counts a connected slave as in sync": Mutant(_counts_a_connected_slave_as_in_sync, _has_slave),
+    "slave reports unflushed data": Mutant(
+        _slave_reports_unflushed_data, lambda plan: plan.has_slave and plan.ack_mode == "flushed"
     ),
-    "believes who lies": Mutant(_believes_who_lies, _lied_to),
-    "keeps who lies": Mutant(_keeps_who_lies, _lied_to),
-    "has no room for its slave": Mutant(_has_no_room_for_its_slave, _lied_to, is_mixed=False),
-    "skips bytes as a slave": Mutant(_skips_bytes_as_a_slave, _with_slave),
-    "takes messages as a slave": Mutant(_takes_messages_as_a_slave, _with_slave),
+    "trusts false reports": Mutant(_trusts_false_reports, _has_liar),
+    "keeps connections with false reports": Mutant(
+        _keeps_connections_with_false_reports, _has_liar
+    ),
+    "lets one host use all connections": Mutant(
+        _lets_one_host_use_all_connections, _has_liar, is_mixed=False
+    ),
+    "slave corrupts bytes": Mutant(_slave_corrupts_bytes, _has_slave),
+    "slave accepts sends": Mutant(_slave_accepts_sends, _has_slave),
     "skips units": Mutant(_skips_units, by_python),
     "writes a unit twice": Mutant(_writes_a_unit_twice, by_python),
     "swaps two units": Mutant(_swaps_two_units, by_python),
     "flips a byte": Mutant(_flips_a_byte, by_python),
-    "goes back in time": Mutant(_goes_back_in_time, _python_stepping, is_mixed=False),
-    "forgets at a start when it stored": Mutant(
-        _forgets_at_a_start_when_it_stored, _starting_and_stepping, is_mixed=False
+    "lets store times go back": Mutant(
+        _lets_store_times_go_back, _has_clock_step_in_python, is_mixed=False
     ),
-    "cuts the log at recovery": Mutant(_cuts_the_log_at_recovery, _starting),
+    "forgets store times on restart": Mutant(
+        _forgets_store_times_on_restart, _has_restart_and_clock_step, is_mixed=False
+    ),
+    "truncates the log during recovery": Mutant(_truncates_the_log_during_recovery, _has_restart),
     "delivers early": Mutant(_delivers_early, any_plan),
-    "loses delayed messages at a start": Mutant(_loses_delayed_messages_at_a_start, _starting),
+    "loses delayed messages on restart": Mutant(_loses_delayed_messages_on_restart, _has_restart),
     "loses half messages": Mutant(_loses_half_messages, by_python),
-    "shows half messages": Mutant(_shows_half_messages, by_python),
-    "commits what was rolled back": Mutant(_commits_what_was_rolled_back, any_plan),
-    "rewinds offsets": Mutant(_rewinds_offsets, _lasting),
-    "forgets commits": Mutant(_forgets_commits, _lasting),
+    "delivers half messages": Mutant(_delivers_half_messages, by_python),
+    "commits rolled-back messages": Mutant(_commits_rolled_back_messages, any_plan),
+    "rewinds offsets": Mutant(_rewinds_offsets, _has_no_restart),
+    "forgets commits": Mutant(_forgets_commits, _has_no_restart),
     "drops retries": Mutant(_drops_retries, any_plan),
-    "never gives up": Mutant(_never_gives_up, any_plan),
-    "filters by the unit alone": Mutant(_filters_by_the_unit_alone, any_plan),
-    "filters too much": Mutant(_filters_too_much, by_python),
-    "loses topics at a start": Mutant(_loses_topics_at_a_start, _python_starting),
+    "never creates dead letters": Mutant(_never_creates_dead_letters, any_plan),
+    "filters by queue units only": Mutant(_filters_by_queue_units_only, any_plan),
+    "filters out matching messages": Mutant(_filters_out_matching_messages, by_python),
+    "loses topics on restart": Mutant(_loses_topics_on_restart, _has_restart_in_python),
 }

@@ -249,15 +249,15 @@ class Listening:
 class Network:
     """All hosts of a run, and the data in flight between them.
 
-    `told` is called with each arrival, for the trace.
+    `log_event` receives each arrival, for the trace.
     """
 
-    def __init__(self, loop: SimulatedLoop, dice: Random, told: Callable[[str], None]) -> None:
+    def __init__(self, loop: SimulatedLoop, dice: Random, log_event: Callable[[str], None]) -> None:
         self.loop = loop
         self.listening: dict[tuple[str, int], Listening] = {}
         self.without_power: set[str] = set()
         self._dice = dice
-        self._told = told
+        self._log_event = log_event
         self._parted: set[frozenset[str]] = set()
         self._held: list[tuple[Endpoint, bytes]] = []
         self._endpoints: dict[Endpoint, None] = {}
@@ -318,7 +318,7 @@ class Network:
         self._endpoints.pop(one, None)
 
     def _reset(self, one: Endpoint) -> None:
-        self._told(f"reset {one.there}>{one.here}")
+        self._log_event(f"reset {one.there}>{one.here}")
         one.process.run(one.was_reset)
 
     def _latency(self) -> float:
@@ -343,7 +343,7 @@ class Network:
         if one.there[0] in self.without_power:
             return
         digest = hashlib.blake2b(data, digest_size=4).hexdigest()
-        self._told(f"{one.here}>{one.there} {len(data)} {digest}")
+        self._log_event(f"{one.here}>{one.there} {len(data)} {digest}")
         one.delivered(len(data))
         if peer.process.is_alive:
             peer.process.run(peer.arrive, data)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SEEDS_AT_A_TIME = 25
-TOLD_EACH = 1_000
+LOG_EVERY = 1_000
 WRONG_SHOWN = 5
 COMMAND = "python -m tools.faults simulate --seeds {0}-{0}"
 
@@ -82,14 +82,14 @@ def run(
     """Run seeds in one process per processor; mixed ones with `groups`."""
     findings = Findings()
     began = time.monotonic()
-    told = 0
+    logged = 0
     for portion in _portions(seeds, is_mixed=is_mixed):
         findings.add(portion)
         for line in portion.wrong:
             say(line)
-        if findings.seeds - told >= TOLD_EACH:
-            told = findings.seeds
-            say(f"{told} seeds, {len(findings.wrong)} wrong")
+        if findings.seeds - logged >= LOG_EVERY:
+            logged = findings.seeds
+            say(f"{logged} seeds, {len(findings.wrong)} wrong")
     findings.took_s = time.monotonic() - began
     return findings
 

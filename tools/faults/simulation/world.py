@@ -108,7 +108,7 @@ class World:
         self._seed = seed
         self._trace = hashlib.blake2b(digest_size=16)
         self._keeps_trace = keeps_trace
-        self._network = Network(self.loop, Random(f"network {seed}"), self.told)
+        self._network = Network(self.loop, Random(f"network {seed}"), self.log_event)
         self._notes = Notes(self.loop.time)
         self._dice = Random(f"clients {seed}")
         self._clients = Process(CLIENTS)
@@ -121,7 +121,7 @@ class World:
         self._liar: Liar | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
-    def told(self, what: str) -> None:
+    def log_event(self, what: str) -> None:
         """Add to the trace."""
         line = f"{self.loop.now:.9f} {what}"
         self._trace.update(line.encode() + b"\n")
@@ -191,14 +191,14 @@ class World:
             self.loop,
             self._network,
             keys,
-            self.told,
+            self.log_event,
             self._crashed,
             is_native=plan.is_native,
         )
 
     def _made_liar(self, copies: Copies) -> Liar:
         dice = Random(f"liar {self._seed}")
-        return Liar(self.loop, self.master, dice, self.told, lambda: copies.reported)
+        return Liar(self.loop, self.master, dice, self.log_event, lambda: copies.reported)
 
     def _crashed(self, host: Host, safe_to: int) -> None:
         self._outcome.crashes += 1
@@ -265,7 +265,7 @@ class World:
     def _happen(self, event: Event) -> None:
         host = self.slave if event.host == SLAVE else self.master
         assert host is not None
-        self.told(f"fault {event.fault} {event.host}")
+        self.log_event(f"fault {event.fault} {event.host}")
         match event.fault:
             case Fault.KILL | Fault.CUT:
                 if not host.process.is_alive:
@@ -347,7 +347,7 @@ class World:
             self.slave.start()
         await asyncio.sleep(6.0)
         broker = self.slave.broker
-        assert broker is not None, "a slave starts without its master"
+        assert broker is not None, "the slave started without its master"
         store = broker.storage.store
         end = store.max_commit_log_offset
         stored = [
@@ -388,7 +388,7 @@ class World:
                     await asyncio.sleep(1.0)
                 else:
                     return
-            self._outcome.wrong.append(f"{host.name} cannot be read: {error}")
+            self._outcome.wrong.append(f"couldn't read {host.name}: {error}")
 
         self._spawn(read())
         task = self._tasks[-1]
@@ -442,7 +442,7 @@ class World:
 
     def _is_allowed(self, invariant: str, text: str) -> bool:
         """Whether the faults of this run explain a finding."""
-        if self.plan.is_master_lost and invariant == "I15" and "never given" in text:
+        if self.plan.is_master_lost and invariant == "I15" and "never delivered" in text:
             # There are no readers left; losing a master while it stops doesn't count as a crash.
             return True
         if not self._outcome.crashes:
@@ -462,7 +462,7 @@ class World:
             await asyncio.sleep(1.0)
         master, slave = self.master.broker, self.slave.broker
         if master is None or slave is None:
-            self._outcome.wrong.append("a broker does not run in the end")
+            self._outcome.wrong.append("a broker isn't running at the end")
             return
         if not all(safe_to for _, safe_to in self._lost_to):
             # If a master may have lost its whole log, a slave may lack all its records; it follows
@@ -504,7 +504,7 @@ class World:
                 break
             await asyncio.sleep(1.0)
         if host.process.is_alive:
-            self._outcome.wrong.append(f"{host.name} does not stop")
+            self._outcome.wrong.append(f"{host.name} didn't stop")
         # Cuts leave damage, and clock steps between two processes leave records with falling times.
         elif self._seed % 10 == 0 and not {Fault.CUT, Fault.STEP}.intersection(
             event.fault for event in self.plan.events
