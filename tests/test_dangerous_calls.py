@@ -119,18 +119,18 @@ def _of_call(node: ast.Call, constants: set[str], *, may_join_sql: bool) -> Iter
         "archive.extractall()",
     ],
 )
-def test_a_dangerous_call_is_seen(line: str) -> None:
+def test_a_dangerous_call_is_detected(line: str) -> None:
     assert list(dangers(ast.parse(line)))
 
 
 @pytest.mark.parametrize(
     "line", ["spark.sql('SELECT 1')", "yaml.safe_load(text)", "re.compile(text)", "QUERY = 'x'"]
 )
-def test_an_innocent_call_is_not_seen(line: str) -> None:
+def test_an_innocent_call_is_not_flagged(line: str) -> None:
     assert list(dangers(ast.parse(line))) == []
 
 
-def test_no_module_runs_what_it_reads() -> None:
+def test_no_module_runs_the_code_it_reads() -> None:
     found = [
         f"{name}:{danger}"
         for name, tree in trees()
@@ -140,7 +140,7 @@ def test_no_module_runs_what_it_reads() -> None:
     assert found == []
 
 
-def test_what_may_join_sql_does() -> None:
+def test_joinable_packages_join_sql() -> None:
     """Otherwise its entry in the list would hide later problems."""
     joining = {name for name, tree in trees() if name in TEXTS and list(dangers(tree))}
 

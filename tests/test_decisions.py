@@ -55,7 +55,7 @@ def test_decisions_are_numbered_and_listed() -> None:
         assert (status == "revisited") is is_revisited, title
 
 
-def test_a_newcomer_reads_how_the_broker_works_in_twenty_minutes() -> None:
+def test_a_newcomer_can_read_how_the_broker_works_in_twenty_minutes() -> None:
     text = ARCHITECTURE.read_text()
     how = text.partition("## 4. ")[0]
 

@@ -182,18 +182,18 @@ def wrong_in(document: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_it_names_is_there(document: Path) -> None:
+def test_the_named_tests_exist(document: Path) -> None:
     wrong = [f"{document.relative_to(ROOT)}: {what}" for what in wrong_in(document)]
 
     if wrong:
         pytest.fail("\n".join(["", *wrong]), pytrace=False)
 
 
-def test_what_is_not_there_is_found(tmp_path: Path) -> None:
+def test_missing_parts_are_detected(tmp_path: Path) -> None:
     document = tmp_path / "page.md"
     document.write_text(
         "`store/flush.py`, `store/no_such.py`, `unit/store/test_flush.py::test_no_such`, "
-        "`test_flush.py::test_a_failed_flush_is_never_tried_again`, [x](no_such.md)\n"
+        "`test_flush.py::test_a_failed_flush_is_never_retried`, [x](no_such.md)\n"
         "```\n`inside/a_fence.py`\n```\n"
     )
 
@@ -220,13 +220,13 @@ def leads_somewhere(address: str) -> bool:
     return True
 
 
-def test_the_console_s_table_has_each_row_once() -> None:
+def test_the_consoles_table_has_each_row_once() -> None:
     _part, rows = console_rows()
 
     assert [row["name"] for row in rows] == list(ROWS_OF_CONSOLES)
 
 
-def test_the_console_s_table_counts_what_works() -> None:
+def test_the_consoles_table_counts_working_rows() -> None:
     part, rows = console_rows()
     states = [row["state"] for row in rows]
 
@@ -237,7 +237,7 @@ def test_the_console_s_table_counts_what_works() -> None:
     assert sum(counted[1:]) == len(rows)
 
 
-def test_what_works_in_the_console_s_table_can_be_looked_at_and_the_rest_says_why() -> None:
+def test_working_entries_of_the_consoles_table_can_be_viewed_and_the_rest_explain_why() -> None:
     _part, rows = console_rows()
 
     for row in rows:

@@ -29,7 +29,7 @@ def test_the_page_lists_each_event_once() -> None:
     assert len(documented) == len(set(documented))
 
 
-def test_a_log_line_is_an_event_and_then_keys_with_values() -> None:
+def test_a_log_line_is_an_event_followed_by_keys_and_values() -> None:
     line = re.compile(r"[\w' ,.-]+?( [\w.]+=\S+)*")
     wrong = [
         f"{call.path}:{call.line}: {call.text}"

@@ -23,7 +23,7 @@ place = test_harden.place
 
 
 @pytest.mark.xfail(reason="nothing checks the locked versions for advisories")
-def test_known_vulnerabilities_of_the_locked_versions_are_looked_for() -> None:
+def test_the_locked_versions_are_checked_for_known_vulnerabilities() -> None:
     importlib.import_module("deploy.advisories")
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_two_runs_never_hand_out_the_same_port_or_its_neighbour(tmp_path: Path) -> None:
+def test_two_runs_never_assign_the_same_port_or_its_neighbour(tmp_path: Path) -> None:
     with closing(PortBlocks(tmp_path)) as one, closing(PortBlocks(tmp_path)) as other:
         handed_out = [run.next() for _ in range(BLOCK_PORTS // SPACING + 5) for run in (one, other)]
 
@@ -20,14 +20,14 @@ def test_two_runs_never_hand_out_the_same_port_or_its_neighbour(tmp_path: Path) 
     assert len(taken) == len(set(taken))
 
 
-def test_a_port_with_a_listener_is_passed_over(tmp_path: Path) -> None:
+def test_a_port_with_a_listener_is_skipped(tmp_path: Path) -> None:
     with closing(PortBlocks(tmp_path)) as blocks:
         port = blocks.next() - SPACING
         with socket.create_server(("127.0.0.1", port - 2)):
             assert blocks.next() < port
 
 
-def test_nobody_else_gets_what_a_server_takes_in_a_distance(tmp_path: Path) -> None:
+def test_one_servers_distant_reads_do_not_reach_another(tmp_path: Path) -> None:
     above = 20
     with closing(PortBlocks(tmp_path)) as blocks:
         handed_out = [

@@ -53,7 +53,7 @@ def test_the_check_finds_each_construction() -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_part_keeps_to_the_limit(part: str) -> None:
+def test_a_part_respects_the_limit(part: str) -> None:
     files = (file for name in PARTS[part] for file in prose.files_below(ROOT / name))
 
     measured = prose.measure(ROOT, files)

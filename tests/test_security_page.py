@@ -14,7 +14,7 @@ GATES = gates(PAGE.read_text())
 AREAS = {"B": 10, "H": 4, "M": 1, "N": 5, "A": 5, "C": 12, "R": 6, "P": 5, "O": 5}
 
 
-def test_the_verdicts_are_those_of_the_tests() -> None:
+def test_the_verdicts_follow_from_the_tests() -> None:
     page = PAGE.read_text()
 
     assert page == security_gates.derived(page), "run python -m tools.security_gates --write"
@@ -27,7 +27,7 @@ def test_every_test_that_is_known_to_fail_is_an_open_gate() -> None:
     assert lacking == [], "give each a row in docs/security.md, or mend it"
 
 
-def test_every_gate_names_tests_that_are_there() -> None:
+def test_every_gate_names_existing_tests() -> None:
     lacking = []
     for gate in GATES:
         for test in gate.tests:
@@ -58,7 +58,7 @@ def functions_in(test: HoldingTest) -> set[str]:
     return {name for name in found | assigned if name.lower().startswith("test")}
 
 
-def test_no_gate_rests_on_a_test_that_is_skipped() -> None:
+def test_no_gate_relies_on_a_skipped_test() -> None:
     skipped = []
     for gate in GATES:
         for test in gate.tests:
@@ -92,7 +92,7 @@ ROW = "| X1 something | {verdict} | `{tests}` |"
         ("holds; only on Tuesdays", "holds; only on Tuesdays"),
     ],
 )
-def test_a_gate_whose_tests_pass_holds(verdict, derived) -> None:
+def test_a_gate_holds_if_its_tests_pass(verdict, derived) -> None:
     (gate,) = gates(ROW.format(verdict=verdict, tests="test_security_page.py"))
 
     assert gate.derived == derived

@@ -77,14 +77,14 @@ def hold(rule: str, findings: Iterable[Finding]) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_every_python_file_keeps(rule: Rule) -> None:
+def test_every_python_file_respects_the_limits(rule: Rule) -> None:
     found = [finding for source in python_sources() for finding in rule(source)]
 
     hold(rule.__name__, found)
 
 
 @pytest.mark.parametrize("rule", NATIVE_RULES, ids=lambda rule: rule.__name__)
-def test_every_compiled_file_keeps(rule: Rule) -> None:
+def test_every_compiled_file_respects_the_limits(rule: Rule) -> None:
     found = [finding for source in native_sources() for finding in rule(source)]
 
     hold(rule.__name__, found)
@@ -96,7 +96,7 @@ def test_no_template_line_is_too_long() -> None:
     hold("long_lines", found)
 
 
-def test_every_package_says_what_it_is_and_nothing_else() -> None:
+def test_every_package_describes_itself_and_nothing_else() -> None:
     wrong = []
     for folder in ("broker_core", "console", "analytics", "deploy", "tools"):
         for package in {file.parent for file in (ROOT / folder).rglob("*.py")}:
@@ -150,7 +150,7 @@ def test_every_package_says_what_it_is_and_nothing_else() -> None:
         ),
     ],
 )
-def test_a_rule_finds_what_breaks_it(rule: Rule, text: str, subject: str) -> None:
+def test_a_rule_finds_its_violations(rule: Rule, text: str, subject: str) -> None:
     found = list(rule(Source("broker_core/store/example.py", text)))
 
     assert [finding.subject.endswith(subject) for finding in found] == [True]

@@ -64,12 +64,12 @@ def test_a_setting_names_the_brokers(text: str, options: dict[str, str]) -> None
         ("tls=true", "needs the option namesrvAddr"),
     ],
 )
-def test_a_setting_that_names_no_brokers_is_refused(text: str, wrong: str) -> None:
+def test_a_setting_without_brokers_is_rejected(text: str, wrong: str) -> None:
     with pytest.raises(ReportError, match=wrong):
         brokers.broker_options(text)
 
 
-def test_reports_that_need_more_than_messages_say_why() -> None:
+def test_reports_that_need_more_than_messages_explain_why() -> None:
     of_messages = [name for name, report in REPORTS.items() if not report.samples]
     assert {
         name for name in of_messages if not brokers.broker_problem(REPORTS[name])
@@ -90,7 +90,7 @@ def test_reports_that_need_more_than_messages_say_why() -> None:
         ("lag", NAMESRV, "can't read the brokers instead: it needs the offsets and queues"),
     ],
 )
-def test_a_worker_that_does_not_see_the_log_is_named_with_what_would_help(
+def test_a_worker_without_access_to_the_log_is_named_with_advice(
     running_spark: Spark,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -137,7 +137,7 @@ class BusyCluster:
         raise PySparkException("cancelled as part of cancelled job group")
 
 
-def test_workers_that_do_not_say_what_they_see_end_in_a_sentence_within_thirty_seconds(
+def test_workers_that_do_not_report_their_view_fail_with_an_explanation_within_thirty_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert session.SIGHT_SECONDS_MAX == 30
@@ -154,7 +154,7 @@ def test_workers_that_do_not_say_what_they_see_end_in_a_sentence_within_thirty_s
 
 
 @pytest.mark.spark
-def test_a_cluster_that_does_not_see_the_log_reads_the_brokers(
+def test_a_cluster_without_access_to_the_log_reads_from_the_brokers(
     spark_cluster: SparkCluster, tmp_path: Path
 ) -> None:
     broker = BrokerProcess(tmp_path / "broker")

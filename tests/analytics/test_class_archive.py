@@ -32,7 +32,7 @@ def test_without_a_directory_there_is_no_archive(java: Path) -> None:
     assert ClassArchive.of(java, {VARIABLE: " "}) is None
 
 
-def test_a_session_has_java_write_the_archive_and_the_next_takes_it(java: Path) -> None:
+def test_a_session_has_java_write_the_archive_and_the_next_one_uses_it(java: Path) -> None:
     first = archive_of(java)
     written = Path(first.options.partition("-XX:ArchiveClassesAtExit=")[2].partition('"')[0])
     written.touch()
@@ -46,7 +46,7 @@ def test_a_session_has_java_write_the_archive_and_the_next_takes_it(java: Path) 
     assert not list(first.conf.iterdir())
 
 
-def test_a_session_that_java_wrote_nothing_of_keeps_nothing(java: Path) -> None:
+def test_a_session_without_javas_archive_keeps_nothing(java: Path) -> None:
     archive = archive_of(java)
 
     archive.keep()
@@ -54,14 +54,14 @@ def test_a_session_that_java_wrote_nothing_of_keeps_nothing(java: Path) -> None:
     assert not archive.file.exists()
 
 
-def test_an_archive_that_others_could_have_written_is_not_taken(java: Path) -> None:
+def test_an_archive_writable_by_others_is_not_used(java: Path) -> None:
     archive = archive_of(java)
     archive.directory.chmod(0o770)
 
     assert ClassArchive.of(java, {VARIABLE: str(archive.directory)}) is None
 
 
-def test_a_directory_that_cannot_be_made_costs_the_archive_alone(java: Path) -> None:
+def test_a_directory_that_cannot_be_created_only_loses_the_archive(java: Path) -> None:
     assert ClassArchive.of(java, {VARIABLE: str(java / "classes")}) is None
 
 
@@ -73,7 +73,7 @@ def test_another_java_has_another_archive(java: Path) -> None:
 
 
 @pytest.mark.spark
-def test_a_running_spark_has_mapped_the_archive_of_all_tests(running_spark: Spark) -> None:
+def test_spark_has_mapped_the_class_archive_of_all_tests(running_spark: Spark) -> None:
     archive = ClassArchive.of(require_java())
 
     assert archive is not None

@@ -38,7 +38,7 @@ def collected(spark: Spark, request: Request, given: Input | None = None) -> Out
 
 
 @pytest.mark.spark
-def test_a_store_without_a_message_is_a_report_without_a_row(
+def test_a_store_without_a_message_gives_a_report_without_a_row(
     running_spark: Spark, tmp_path: Path
 ) -> None:
     found = collected(running_spark, request_of(tmp_path))
@@ -55,7 +55,7 @@ def test_a_store_without_a_message_is_a_report_without_a_row(
     ],
     ids=["idle range behind the log", "idle range inside it"],
 )
-def test_a_report_that_finds_nothing_has_no_row_and_no_error(
+def test_a_report_without_results_has_no_row_and_no_error(
     running_spark: Spark, tmp_path: Path, values: dict[str, Any]
 ) -> None:
     root = StoreBuilder(tmp_path).put_many(300).write()
@@ -66,7 +66,7 @@ def test_a_report_that_finds_nothing_has_no_row_and_no_error(
 
 
 @pytest.mark.spark
-def test_a_long_range_is_cut_by_longer_steps_and_loses_nothing(
+def test_a_long_range_uses_longer_steps_and_loses_nothing(
     running_spark: Spark, tmp_path: Path
 ) -> None:
     builder = StoreBuilder(tmp_path)
@@ -86,7 +86,7 @@ def test_a_long_range_is_cut_by_longer_steps_and_loses_nothing(
 
 
 @pytest.mark.spark
-def test_what_expires_after_the_plan_is_a_range_that_the_result_names(
+def test_data_that_expires_after_the_plan_is_named_in_the_result(
     running_spark: Spark, tmp_path: Path
 ) -> None:
     builder = StoreBuilder(tmp_path).put_many(400)
@@ -121,7 +121,7 @@ class Workers:
 
 
 @pytest.mark.parametrize("seconds", [31.0, math.inf])
-def test_a_cluster_without_a_worker_is_told_in_a_sentence_after_thirty_seconds(
+def test_a_cluster_without_a_worker_is_reported_after_thirty_seconds(
     monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     workers = Workers(seconds)
@@ -137,7 +137,7 @@ def test_a_cluster_without_a_worker_is_told_in_a_sentence_after_thirty_seconds(
     assert 30 < workers.now - 100.0 < 31
 
 
-def test_a_worker_that_comes_in_time_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_arrives_in_time_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     workers = Workers(29.0)
     monkeypatch.setattr("analytics.session.time", workers)
 

@@ -99,7 +99,7 @@ def test_a_connect_server_counts_each_topic_and_each_key(server: str, tmp_path: 
 
 
 @pytest.mark.spark
-def test_an_empty_store_is_a_report_without_a_row_there_too(server: str, tmp_path: Path) -> None:
+def test_an_empty_store_gives_a_report_without_a_row_here_too(server: str, tmp_path: Path) -> None:
     store = StoreBuilder(tmp_path / "store").write()
 
     code, events, errors = report("traffic", server, store, tmp_path / "out")
@@ -139,7 +139,7 @@ def test_it_reads_the_commitlog_source_runs_our_code_and_is_cancelled(
 
 
 @pytest.mark.spark
-def test_a_server_that_does_not_see_the_log_is_told_with_what_would_help(
+def test_a_server_without_access_to_the_log_is_reported_with_advice(
     server: str, tmp_path: Path
 ) -> None:
     StoreBuilder(tmp_path / "store").put_many(20).write()
@@ -170,7 +170,7 @@ def test_an_address_has_a_host_and_a_port(master: str, address: tuple[str, str])
     assert session.address_of_server(master) == address
 
 
-def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
+def test_an_unresponsive_server_is_named(tmp_path: Path) -> None:
     master = f"sc://127.0.0.1:{free_port()}"
 
     with pytest.raises(ReportError, match=r"The Spark Connect server at sc://.* doesn't respond"):
@@ -207,7 +207,7 @@ class Builder:
         return self
 
 
-def test_packages_that_are_missing_are_named_with_a_command(
+def test_missing_packages_are_named_with_a_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def create() -> object:
@@ -257,7 +257,7 @@ class Refusing:
         ),
     ],
 )
-def test_a_server_that_takes_no_session_is_told_in_a_sentence(
+def test_a_server_that_accepts_no_session_is_reported_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, sentence: str
 ) -> None:
     refusing = Refusing(said)
@@ -272,7 +272,7 @@ def test_a_server_that_takes_no_session_is_told_in_a_sentence(
     assert refusing.is_stopped
 
 
-def test_progress_is_what_the_server_told_last_of_each_stage() -> None:
+def test_progress_is_each_stages_last_report_from_the_server() -> None:
     stages = connect.Stages()
     first, second = (
         SimpleNamespace(stage_id=stage, num_completed_tasks=done)
@@ -298,7 +298,9 @@ def test_progress_is_what_the_server_told_last_of_each_stage() -> None:
         ("ModuleNotFoundError: No module named 'msgspec'", "Install pyarrow, numpy and msgspec"),
     ],
 )
-def test_what_workers_lack_is_a_sentence(tmp_path: Path, said: str, sentence: str) -> None:
+def test_missing_prerequisites_of_workers_are_reported_in_one_sentence(
+    tmp_path: Path, said: str, sentence: str
+) -> None:
     request = Request(REPORTS["traffic"], tmp_path, tmp_path, master="sc://h")
 
     assert sentence in sentence_of(PySparkException(said), request)

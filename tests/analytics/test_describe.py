@@ -33,7 +33,7 @@ def test_it_is_printed_as_json_without_java_and_without_a_store() -> None:
     assert json.loads(found.stdout) == json.loads(json.dumps(catalog(REPORTS.values())))
 
 
-def test_it_names_every_report_with_what_a_form_and_a_page_need(
+def test_it_names_every_report_with_its_form_and_page_data(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["describe"]) == 0
@@ -83,7 +83,7 @@ def test_every_parameter_is_an_option_that_takes_all_its_choices(report) -> None
         assert not values or parameter.default in values
 
 
-def test_its_needs_can_be_checked_by_the_command_it_names() -> None:
+def test_the_named_command_checks_its_prerequisites() -> None:
     (need,) = catalog(REPORTS.values())["reports"][0]["needs"]
 
     found = subprocess.run(
@@ -101,7 +101,7 @@ def test_its_needs_can_be_checked_by_the_command_it_names() -> None:
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=list(REPORTS))
-def test_its_words_are_true_of_what_it_reads(report) -> None:
+def test_its_description_matches_what_it_reads(report) -> None:
     """A report of samples has no log to describe, and the newest hour isn't sampled yet."""
     said = [
         text
@@ -123,7 +123,7 @@ OF_NO_MESSAGE = {
 }
 
 
-def test_a_text_that_only_messages_tell_says_of_which_topic_s() -> None:
+def test_a_text_found_only_by_messages_names_its_topic() -> None:
     """Keys and tags are only for users who can see the messages of their topic."""
     telling = {}
     for report in REPORTS.values():

@@ -22,13 +22,13 @@ def a_java(home: Path, says: str, *, code: int = 0) -> Path:
 
 
 @pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.2", "25"])
-def test_java_17_or_later_is_taken(tmp_path: Path, version: str) -> None:
+def test_java_17_or_later_is_accepted(tmp_path: Path, version: str) -> None:
     java = a_java(tmp_path, f'openjdk version "{version}" 2025-04-15')
 
     assert require_java({"PATH": str(java.parent)}) == java
 
 
-def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
+def test_java_home_takes_precedence_over_the_path(tmp_path: Path) -> None:
     home = a_java(tmp_path / "home", 'openjdk version "17.0.1"')
     other = a_java(tmp_path / "other", 'openjdk version "21.0.1"')
 
@@ -39,7 +39,7 @@ def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
     ("says", "number"),
     [('openjdk version "11.0.2"', "Java 11"), ('java version "1.8.0_292"', "Java 8")],
 )
-def test_an_older_java_is_named_with_the_command_that_helps(
+def test_an_older_java_is_named_with_the_installation_command(
     tmp_path: Path, says: str, number: str
 ) -> None:
     java = a_java(tmp_path, says)
@@ -50,14 +50,14 @@ def test_an_older_java_is_named_with_the_command_that_helps(
     assert str(java) in str(refused.value)
 
 
-def test_a_java_that_says_nothing_is_refused(tmp_path: Path) -> None:
+def test_a_java_that_prints_nothing_is_rejected(tmp_path: Path) -> None:
     a_java(tmp_path, "Segmentation fault", code=139)
 
     with pytest.raises(ReportError, match="doesn't report its version"):
         require_java({"JAVA_HOME": str(tmp_path)})
 
 
-def test_a_java_that_does_not_run_is_refused(tmp_path: Path) -> None:
+def test_a_java_that_does_not_run_is_rejected(tmp_path: Path) -> None:
     java = a_java(tmp_path, "")
     java.write_bytes(b"\x7fELF no program")
 
@@ -70,7 +70,7 @@ def test_a_java_home_without_java_is_named(tmp_path: Path) -> None:
         require_java({"JAVA_HOME": str(tmp_path), "PATH": "/usr/bin"})
 
 
-def test_no_java_at_all_is_one_sentence_with_the_command() -> None:
+def test_missing_java_is_reported_in_one_sentence_with_the_command() -> None:
     with pytest.raises(ReportError, match="apt-get install openjdk-17-jre-headless") as refused:
         require_java({"PATH": "/nowhere"})
 
@@ -90,7 +90,7 @@ def probe(**environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_probe_needs_the_standard_library_only_and_says_what_helps(tmp_path: Path) -> None:
+def test_the_probe_only_needs_the_standard_library_and_offers_advice(tmp_path: Path) -> None:
     found = probe(PATH="/usr/bin", JAVA_HOME=str(tmp_path))
 
     assert found.stderr == ""
@@ -103,7 +103,7 @@ def test_the_probe_needs_the_standard_library_only_and_says_what_helps(tmp_path:
     }
 
 
-def test_the_probe_is_silent_where_java_is(tmp_path: Path) -> None:
+def test_the_probe_is_silent_if_java_is_installed(tmp_path: Path) -> None:
     a_java(tmp_path, 'openjdk version "21.0.2"')
 
     found = probe(PATH="/usr/bin", JAVA_HOME=str(tmp_path))
@@ -111,7 +111,7 @@ def test_the_probe_is_silent_where_java_is(tmp_path: Path) -> None:
     assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
 
 
-def test_a_spark_connect_server_needs_no_java_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spark_connect_server_needs_no_local_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("JAVA_HOME", raising=False)
 

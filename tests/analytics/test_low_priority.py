@@ -30,7 +30,7 @@ sys.exit(subprocess.run([sys.executable, "-c", {CHILD!r}]).returncode)
 """
 
 
-def test_what_a_guest_starts_runs_when_nobody_else_wants_to_on_the_last_processors() -> None:
+def test_low_priority_processes_run_on_the_last_processors_when_they_are_idle() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=ROOT,
@@ -47,7 +47,7 @@ def test_what_a_guest_starts_runs_when_nobody_else_wants_to_on_the_last_processo
 
 
 @pytest.mark.parametrize(("leads", "niceness"), [(True, "19"), (False, "0")])
-def test_a_session_of_its_own_gets_the_lowest_priority_too(leads: bool, niceness: str) -> None:
+def test_a_private_session_also_gets_the_lowest_priority(leads: bool, niceness: str) -> None:
     shown = f"{PROGRAM}\nprint(low_priority.AUTOGROUP.read_text())"
     program = shown.replace("sys.exit(", "(")
     # A session of the test's, whose leader waits.
@@ -82,6 +82,6 @@ def test_the_environment_may_lift_it(word: str | None, expected: bool) -> None:
     assert low_priority.is_low_priority(environment) is expected
 
 
-def test_a_word_that_means_nothing_is_refused() -> None:
+def test_a_meaningless_word_is_rejected() -> None:
     with pytest.raises(ReportError, match="TREBUCHET_SPARK_GUEST is 'maybe'; it must be true or"):
         low_priority.is_low_priority({low_priority.VARIABLE: "maybe"})

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         ("traffic --store a --out b --hours 1 --from 5", "--hours and --from can't be combined"),
     ],
 )
-def test_bad_arguments_are_one_sentence_and_code_2(
+def test_invalid_arguments_are_reported_in_one_sentence_with_code_2(
     arguments: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -79,7 +79,7 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     "master",
     ["local", "local[*]", "local[2]", "spark://127.0.0.1:7077", "yarn", "k8s://https://api:6443"],
 )
-def test_masters_that_make_sense_are_taken(master: str) -> None:
+def test_valid_masters_are_accepted(master: str) -> None:
     request = parse_arguments(["traffic", "--store", "a", "--out", "b", "--master", master])
 
     assert request is not None
@@ -98,7 +98,7 @@ def test_hours_count_back_from_now_to_a_whole_minute(hours: int) -> None:
     assert hours * 3_600_000 <= age_ms < hours * 3_600_000 + 62_000
 
 
-def test_a_missing_store_fails_in_a_sentence_before_spark_starts(tmp_path: Path) -> None:
+def test_a_missing_store_fails_with_an_explanation_before_spark_starts(tmp_path: Path) -> None:
     code, events, _ = run_report.run(
         "traffic", "--store", tmp_path / "gone", "--out", tmp_path / "out"
     )
@@ -111,7 +111,7 @@ def test_a_missing_store_fails_in_a_sentence_before_spark_starts(tmp_path: Path)
     assert not (tmp_path / "out").exists()
 
 
-def test_missing_java_fails_with_the_command_that_helps(tmp_path: Path) -> None:
+def test_missing_java_fails_with_the_installation_command(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": "/nowhere"}
     environment.pop("JAVA_HOME", None)
 
@@ -127,7 +127,7 @@ def test_missing_java_fails_with_the_command_that_helps(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("java_17")
-def test_the_traffic_report_equals_a_count_by_hand(tmp_path: Path) -> None:
+def test_the_traffic_report_equals_a_manual_count(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path / "store").put_many(500)
     for topic in ("RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"):
         builder.put(topic)
@@ -190,7 +190,7 @@ def test_the_traffic_report_equals_a_count_by_hand(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("java_17")
-def test_a_report_of_one_topic_and_time_counts_those_only(tmp_path: Path) -> None:
+def test_a_report_of_one_topic_and_time_counts_only_those(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path / "store").put_many(500)
     from_ms, to_ms = START_MS + 100_000, START_MS + 400_000
     shown = [
@@ -213,7 +213,7 @@ def test_a_report_of_one_topic_and_time_counts_those_only(tmp_path: Path) -> Non
 @pytest.mark.spark
 @pytest.mark.usefixtures("java_17")
 @pytest.mark.parametrize("whole_group", [False, True], ids=["process", "process group"])
-def test_a_terminated_report_exits_143_and_leaves_nothing(
+def test_a_terminated_report_exits_with_143_and_leaves_nothing(
     tmp_path: Path, whole_group: bool
 ) -> None:
     store, out = StoreBuilder(tmp_path / "store").put_many(300).write(), tmp_path / "out"
@@ -232,7 +232,7 @@ def test_a_terminated_report_exits_143_and_leaves_nothing(
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("java_17")
-def test_a_report_whose_java_is_killed_fails_in_a_sentence(tmp_path: Path) -> None:
+def test_a_report_whose_java_is_killed_fails_with_an_explanation(tmp_path: Path) -> None:
     store, out = StoreBuilder(tmp_path / "store").put_many(300).write(), tmp_path / "out"
     process = _started_reading(store, out)
 

@@ -35,7 +35,7 @@ def test_each_event_is_one_json_line() -> None:
     ]
 
 
-def test_progress_that_did_not_move_is_not_repeated() -> None:
+def test_unchanged_progress_is_not_repeated() -> None:
     stream = io.StringIO()
     lines = ProgressLines(stream)
 
@@ -45,7 +45,7 @@ def test_progress_that_did_not_move_is_not_repeated() -> None:
     assert [json.loads(line)["done"] for line in stream.getvalue().splitlines()] == [0, 1, 0]
 
 
-def test_a_reader_that_went_away_does_not_end_the_run() -> None:
+def test_a_reader_that_left_does_not_end_the_run() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     stream = os.fdopen(writing, "w")

@@ -69,7 +69,7 @@ def pulled(
     return asyncio.run(bodies()), one.lost
 
 
-def test_pulls_go_on_where_the_broker_says() -> None:
+def test_pulls_continue_where_the_broker_says() -> None:
     def answers(fields: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
         at = int(fields["queueOffset"])
         return ResponseCode.SUCCESS, {"nextBeginOffset": str(at + 3)}, b"%d" % at
@@ -80,7 +80,7 @@ def test_pulls_go_on_where_the_broker_says() -> None:
     assert [fields["maxMsgNums"] for _, fields in cluster.asked] == ["7", "4", "1"]
 
 
-def test_messages_that_expired_are_a_lost_range() -> None:
+def test_expired_messages_are_a_lost_range() -> None:
     def answers(fields: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
         at = int(fields["queueOffset"])
         if at < 8:
@@ -99,7 +99,7 @@ def test_messages_that_expired_are_a_lost_range() -> None:
         (ResponseCode.PULL_RETRY_IMMEDIATELY, "5"),
     ],
 )
-def test_a_queue_that_ended_or_stands_still_ends_the_pulling(code: int, following: str) -> None:
+def test_a_queue_that_ended_or_stalled_ends_the_pulling(code: int, following: str) -> None:
     cluster = ScriptedCluster(lambda _: (code, {"nextBeginOffset": following}, b""))
 
     assert pulled(cluster, 5, 10) == ([], [(5, 10)])
@@ -107,14 +107,16 @@ def test_a_queue_that_ended_or_stands_still_ends_the_pulling(code: int, followin
 
 
 @pytest.mark.parametrize("fields", [{}, {"nextBeginOffset": "soon"}])
-def test_an_answer_without_a_next_offset_is_a_sentence(fields: dict[str, str]) -> None:
+def test_an_answer_without_a_next_offset_is_reported_in_one_sentence(
+    fields: dict[str, str],
+) -> None:
     cluster = ScriptedCluster(lambda _: (ResponseCode.SUCCESS, fields, b""))
 
     with pytest.raises(ReportError, match="has no valid next offset"):
         pulled(cluster, 0, 5)
 
 
-def test_each_message_is_sent_until_somebody_acknowledges_it() -> None:
+def test_each_message_is_sent_until_it_is_acknowledged() -> None:
     failures = iter([True, True, False, True])
 
     def answers(_: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
@@ -132,7 +134,7 @@ def test_each_message_is_sent_until_somebody_acknowledges_it() -> None:
     assert len({queue for queue, _ in cluster.asked}) == 3
 
 
-def test_a_message_that_nobody_acknowledges_fails_the_write() -> None:
+def test_an_unacknowledged_message_fails_the_write() -> None:
     cluster = ScriptedCluster(lambda _: (-1, {}, b""), Access(("n:1",), send_retries=5))
     sender = Sender(cluster, "pg")  # type: ignore[arg-type]
 
@@ -141,7 +143,7 @@ def test_a_message_that_nobody_acknowledges_fails_the_write() -> None:
     assert len(cluster.asked) == 1 + 5
 
 
-def test_a_message_that_the_broker_will_never_take_is_sent_once() -> None:
+def test_a_permanently_rejected_message_is_sent_once() -> None:
     cluster = ScriptedCluster(lambda _: (ResponseCode.MESSAGE_ILLEGAL, {}, b""))
     cluster.refuses = True
 
@@ -150,7 +152,7 @@ def test_a_message_that_the_broker_will_never_take_is_sent_once() -> None:
     assert len(cluster.asked) == 1
 
 
-def test_a_body_larger_than_brokers_take_is_not_sent_at_all() -> None:
+def test_a_body_larger_than_brokers_accept_is_not_sent_at_all() -> None:
     cluster = ScriptedCluster(accept, Access(("n:1",), message_bytes_max=1000))
 
     with pytest.raises(ReportError, match="a body of 1,001 bytes, more than the 1,000"):
@@ -158,7 +160,7 @@ def test_a_body_larger_than_brokers_take_is_not_sent_at_all() -> None:
     assert not cluster.asked
 
 
-def test_bodies_of_a_size_are_compressed() -> None:
+def test_bodies_above_a_size_are_compressed() -> None:
     cluster = ScriptedCluster(accept, Access(("n:1",), compress_over=100))
 
     sent(cluster, Outgoing("orders", bytes(99), {}), Outgoing("orders", bytes(100), {}))
@@ -167,7 +169,7 @@ def test_bodies_of_a_size_are_compressed() -> None:
     assert [int(fields["f"]) for _, fields in cluster.asked] == [0, 0x1 | 0x300]
 
 
-def test_messages_with_a_sharding_key_go_to_one_queue_one_after_the_other() -> None:
+def test_messages_with_a_sharding_key_go_to_one_queue_in_order() -> None:
     keys = ["", "a", "a", "key-17", "Straße 😀"]
     cluster = ScriptedCluster(accept)
     outgoing = [
@@ -190,7 +192,7 @@ def test_messages_with_a_sharding_key_go_to_one_queue_one_after_the_other() -> N
     assert all(found == sorted(found) for found in by_queue.values())
 
 
-def test_order_holds_while_a_broker_is_away() -> None:
+def test_order_is_kept_while_a_broker_is_away() -> None:
     turns = itertools.count()
     cluster = ScriptedCluster(
         lambda _: (-1 if next(turns) % 3 == 0 else ResponseCode.SUCCESS, {}, b"")
@@ -204,7 +206,7 @@ def test_order_holds_while_a_broker_is_away() -> None:
     assert cluster.bodies == sorted(cluster.bodies, key=int)
 
 
-def test_nothing_more_is_sent_once_a_message_was_refused() -> None:
+def test_nothing_more_is_sent_after_a_rejected_message() -> None:
     cluster = ScriptedCluster(lambda _: (ResponseCode.MESSAGE_ILLEGAL, {}, b""))
     cluster.refuses = True
 
@@ -220,7 +222,7 @@ def test_nothing_more_is_sent_once_a_message_was_refused() -> None:
         (0, "broker-b", "names queue 0 of orders on broker-b, which doesn't exist"),
     ],
 )
-def test_a_queue_that_does_not_exist_is_refused(
+def test_a_queue_that_does_not_exist_is_rejected(
     queue_id: int, broker_name: str, sentence: str
 ) -> None:
     message = Outgoing("orders", b"x", {}, queue_id=queue_id, broker_name=broker_name)
@@ -248,6 +250,6 @@ def sent(cluster: ScriptedCluster, *outgoing: Outgoing) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"": "b"}, {"a\x01": "b"}, {"a": "b\x02"}, {"a": "b" * 40_000}])
-def test_properties_that_would_not_come_back_are_refused(wrong: dict[str, str]) -> None:
+def test_properties_that_would_not_be_read_back_are_rejected(wrong: dict[str, str]) -> None:
     with pytest.raises(ReportError, match="can"):
         check_properties(wrong)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SPARK_HOME = Path(pyspark.__file__).parent
 
 
-def test_a_session_has_no_page_no_outside_port_and_a_bounded_heap(tmp_path: Path) -> None:
+def test_a_session_has_no_web_ui_no_outside_port_and_a_limited_heap(tmp_path: Path) -> None:
     found = session.settings(tmp_path)
 
     assert found["spark.ui.enabled"] == "false"
@@ -37,7 +37,7 @@ def test_a_session_has_no_page_no_outside_port_and_a_bounded_heap(tmp_path: Path
     assert found["spark.master"] == "local[1]"
 
 
-def test_a_secret_goes_to_clusters_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_is_only_sent_to_clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "secret").write_text("s3cret\n")
     monkeypatch.setenv(session.SECRET_FILE_VARIABLE, str(tmp_path / "secret"))
 
@@ -50,7 +50,7 @@ def test_a_secret_goes_to_clusters_only(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("content", [None, "", " \n"])
-def test_a_secret_that_cannot_be_used_is_named(
+def test_an_unusable_secret_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
 ) -> None:
     if content is not None:
@@ -62,7 +62,7 @@ def test_a_secret_that_cannot_be_used_is_named(
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:{port}", "127.0.0.1", "[::1]:{port},h:99999"])
-def test_a_master_that_does_not_answer_is_named(address: str) -> None:
+def test_an_unresponsive_master_is_named(address: str) -> None:
     master = f"spark://{address.format(port=free_port())}"
 
     with pytest.raises(ReportError, match=r"The Spark master at spark://.* doesn't respond"):
@@ -77,7 +77,7 @@ def test_one_of_several_masters_is_enough() -> None:
 
 
 @pytest.mark.spark
-def test_a_running_session_listens_on_loopback_only(running_spark: Spark) -> None:
+def test_a_running_session_listens_only_on_loopback(running_spark: Spark) -> None:
     addresses = {address for address, _ in listening(running_spark.java_pid)}
 
     assert addresses
@@ -130,7 +130,7 @@ def test_javas_secrets_are_neither_on_its_command_line_nor_in_its_environment(
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_its_files_are_its_own() -> None:
+def test_its_files_are_separate() -> None:
     scratch = Path(os.environ["SPARK_LOCAL_DIRS"])
 
     assert stat.S_IMODE(scratch.stat().st_mode) == 0o700

@@ -46,7 +46,7 @@ def test_a_result_appears_as_parquet_and_json(tmp_path: Path, work: Path) -> Non
     assert list(work.iterdir()) == []
 
 
-def test_more_rows_than_a_page_shows_stay_in_the_parquet_file(
+def test_rows_beyond_a_page_stay_in_the_parquet_file(
     tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sink, "JSON_ROWS_MAX", 1)

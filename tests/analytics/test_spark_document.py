@@ -42,12 +42,12 @@ def rows_under(head: str, start: int) -> set[str]:
     }
 
 
-def test_the_options_of_both_sources_are_told() -> None:
+def test_the_options_of_both_sources_are_reported() -> None:
     assert rows_under(HEAD, 0) == set(commitlog.OPTIONS)
     assert rows_under(HEAD, DOCUMENT.index("## Read a cluster")) == set(rocketmq_options.OPTIONS)
 
 
-def test_all_columns_are_told() -> None:
+def test_all_columns_are_reported() -> None:
     head = "| column | type | |\n|---|---|---|\n"
 
     assert rows_under(head, 0) == {*MESSAGES.names, DAMAGE_COLUMN}

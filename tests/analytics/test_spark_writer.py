@@ -88,7 +88,7 @@ def engines_of(lake: Lake, name: str) -> set[str]:
 
 
 @pytest.mark.spark
-def test_both_engines_make_equal_tables_whatever_happens_to_the_lake(
+def test_both_engines_create_equal_tables_whatever_happens_to_the_lake(
     running_spark: Spark, tmp_path: Path
 ) -> None:
     builder = StoreBuilder(tmp_path / "store", file_bytes=64 * 1024)
@@ -189,7 +189,7 @@ def seen(builder: StoreBuilder, lake: Lake) -> Iterator[tuple[WriteTask, list[Sp
         yield task, splits, sight
 
 
-def test_a_worker_that_sees_lake_and_store_writes(tmp_path: Path) -> None:
+def test_a_worker_with_access_to_lake_and_store_writes(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path / "store").put_many(50)
     builder.write()
 
@@ -199,7 +199,7 @@ def test_a_worker_that_sees_lake_and_store_writes(tmp_path: Path) -> None:
     assert sum(file.rows for file in part.files) == 50
 
 
-def test_a_worker_that_does_not_see_the_lake_writes_nothing(tmp_path: Path) -> None:
+def test_a_worker_without_access_to_the_lake_writes_nothing(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path / "store").put_many(50)
     builder.write()
     lake = Lake(tmp_path / "lake", builder.root)
@@ -214,7 +214,7 @@ def test_a_worker_that_does_not_see_the_lake_writes_nothing(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("there", ["nothing", "another broker's store"])
-def test_a_worker_that_does_not_see_the_store_writes_nothing(tmp_path: Path, there: str) -> None:
+def test_a_worker_without_access_to_the_store_writes_nothing(tmp_path: Path, there: str) -> None:
     builder = StoreBuilder(tmp_path / "store").put_many(50)
     builder.write()
     lake = Lake(tmp_path / "lake", builder.root)
@@ -230,7 +230,7 @@ def test_a_worker_that_does_not_see_the_store_writes_nothing(tmp_path: Path, the
 
 
 @pytest.mark.spark
-def test_a_task_that_fails_leaves_no_file_and_a_sentence(
+def test_a_failing_task_leaves_no_file_but_an_explanation(
     running_spark: Spark, tmp_path: Path
 ) -> None:
     builder = StoreBuilder(tmp_path / "store").put_many(50)

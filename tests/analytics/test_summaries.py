@@ -30,7 +30,7 @@ def table_of(rows: list[tuple[str, datetime, int, int]]) -> pa.Table:
     return pa.table([pa.array(column) for column in columns], names=SCHEMA.names).cast(SCHEMA)
 
 
-def test_sums_and_chart_are_of_all_rows_when_the_document_keeps_fewer(tmp_path: Path) -> None:
+def test_sums_and_chart_cover_all_rows_even_if_the_document_keeps_fewer(tmp_path: Path) -> None:
     rows = sink.JSON_ROWS_MAX + 50_000
     table = pa.table(
         [
@@ -51,7 +51,7 @@ def test_sums_and_chart_are_of_all_rows_when_the_document_keeps_fewer(tmp_path: 
     assert sum(sum(each["values"]) for each in document["chart"]["series"]) == rows
 
 
-def test_readings_are_unknown_where_nobody_looked_and_zero_where_others_were_seen() -> None:
+def test_missed_readings_are_unknown_but_zero_if_others_were_seen() -> None:
     assert traffic.REPORT.chart is not None
     chart = dataclasses.replace(traffic.REPORT.chart, is_reading=True)
     report = dataclasses.replace(traffic.REPORT, chart=chart)
@@ -102,7 +102,7 @@ def test_a_chart_never_has_more_points_than_a_page_draws() -> None:
     assert sum(sum(each["values"]) for each in chart["series"]) == 30_000
 
 
-def test_a_breakdown_keeps_the_largest_and_says_how_many_there_are() -> None:
+def test_a_breakdown_keeps_the_largest_values_and_the_total_number() -> None:
     count = BREAKDOWN_ROWS_MAX + 5
     rows = [(f"t{number:05d}", START, number + 1, 1) for number in range(count)]
 
@@ -133,7 +133,7 @@ def test_a_result_without_rows_has_empty_ones() -> None:
         (100_000 * DAY_S, 2_592_000),
     ],
 )
-def test_the_step_of_time_follows_from_the_range(span_s: int, step_s: int) -> None:
+def test_the_time_step_follows_from_the_range(span_s: int, step_s: int) -> None:
     assert step_for(traffic.REPORT, span_s) == step_s
 
 

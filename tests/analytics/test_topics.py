@@ -24,7 +24,7 @@ def request_of(store: Path, topic: str | None, **changed: Any) -> Request:
     return Request(REPORTS["traffic"], store, store / "out", parameters=parameters, **changed)
 
 
-def test_the_program_refuses_a_topic_that_never_was(tmp_path: Path) -> None:
+def test_the_program_rejects_a_nonexistent_topic(tmp_path: Path) -> None:
     store = StoreBuilder(tmp_path / "store").put_many(10).write()
 
     code, events, _ = run_report.run(
@@ -38,7 +38,7 @@ def test_the_program_refuses_a_topic_that_never_was(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_topic_that_the_store_or_the_lake_has_is_asked_about(tmp_path: Path) -> None:
+def test_a_topic_in_the_store_or_lake_is_asked_about(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path / "old").put_many(10, ("deleted", "orders"))
     lake = Lake(tmp_path / "lake", builder.write())
     lake.take_all()

@@ -25,7 +25,7 @@ TRAFFIC = traffic.REPORT.schema
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
-def test_messages_and_bytes_are_summed_by_topic_and_step_of_time(spark: SparkSession) -> None:
+def test_messages_and_bytes_are_summed_by_topic_and_time_step(spark: SparkSession) -> None:
     rows = [
         ("orders", NOON, 100),
         ("orders", NOON + timedelta(milliseconds=59_999), 200),
@@ -52,7 +52,7 @@ def test_messages_and_bytes_are_summed_by_topic_and_step_of_time(spark: SparkSes
 
 
 @pytest.mark.parametrize(("step_s", "start"), [(600, NOON), (86_400, NOON - timedelta(hours=12))])
-def test_a_longer_step_holds_more(spark: SparkSession, step_s: int, start: datetime) -> None:
+def test_a_longer_step_covers_more(spark: SparkSession, step_s: int, start: datetime) -> None:
     rows = [("orders", NOON + timedelta(seconds=each), 10) for each in (0, 61, 599)]
 
     found = traffic.by_topic_and_time(spark.createDataFrame(rows, READ), {}, step_s)
@@ -61,7 +61,7 @@ def test_a_longer_step_holds_more(spark: SparkSession, step_s: int, start: datet
     assertDataFrameEqual(found, expected, ignoreNullable=True)
 
 
-def test_nothing_stored_is_no_row(spark: SparkSession) -> None:
+def test_storing_nothing_creates_no_row(spark: SparkSession) -> None:
     found = traffic.by_topic_and_time(spark.createDataFrame([], READ), {}, 60)
 
     assert found.count() == 0

@@ -61,7 +61,7 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_the_wheel_has_one_package_and_what_spark_finds_it_by(wheel: Path) -> None:
+def test_the_wheel_has_one_package_and_what_spark_needs_to_find_it(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as opened:
         names = opened.namelist()
 
@@ -73,7 +73,7 @@ def test_the_wheel_has_one_package_and_what_spark_finds_it_by(wheel: Path) -> No
     }
 
 
-def test_the_wheel_has_what_the_sources_load_and_nothing_else(
+def test_the_wheel_has_exactly_the_modules_the_sources_import(
     wheel: Path, site: Path, tmp_path: Path
 ) -> None:
     with zipfile.ZipFile(wheel) as opened:
@@ -87,7 +87,7 @@ def test_the_wheel_has_what_the_sources_load_and_nothing_else(
     assert modules == set(loaded)
 
 
-def test_its_metadata_says_what_it_is(wheel: Path) -> None:
+def test_its_metadata_describes_it(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as opened:
         names = opened.namelist()
         (place,) = [name for name in names if name.endswith("/METADATA")]
@@ -109,7 +109,7 @@ def test_its_metadata_says_what_it_is(wheel: Path) -> None:
     assert {name.rpartition("/")[2] for name in names} >= {"LICENSE", "NOTICE"}
 
 
-def test_building_it_again_gives_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
+def test_rebuilding_gives_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
     # Built by another user, at another time, from a source distribution.
     before = os.umask(0o077)
     try:

@@ -118,7 +118,7 @@ def wait_until_followed(page: Page, picture: str) -> None:
     page.screenshot(path=ARTIFACTS / picture, full_page=True)
 
 
-def test_members_read_again_what_the_preview_says_and_by_undo_what_it_says_then(
+def test_members_reread_the_previewed_messages_and_undo_restores_them(
     context: BrowserContext, appliance: Appliance, java: JavaClients
 ) -> None:
     topic, group = names_of("Rewound", java)
@@ -201,7 +201,7 @@ def give_up(client: RawClient, topic: str, group: str, offset: int) -> None:
     assert client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, fields).code == 0
 
 
-def test_what_is_sent_committed_and_replayed_from_the_pages_reaches_a_consumer(
+def test_messages_sent_committed_and_replayed_on_the_pages_reach_a_consumer(
     context: BrowserContext, appliance: Appliance, java: JavaClients
 ) -> None:
     topic, group = names_of("Handed", java)

@@ -35,7 +35,7 @@ def appliance(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     started.stop()
 
 
-def test_from_signing_in_to_a_report_that_counts_what_was_sent(
+def test_a_user_goes_from_signing_in_to_a_report_that_counts_the_sent_messages(
     appliance: Appliance, context: BrowserContext, java_4: JavaClients
 ) -> None:
     page = context.new_page()
@@ -101,9 +101,7 @@ def test_from_signing_in_to_a_report_that_counts_what_was_sent(
     page.screenshot(path=ARTIFACTS / "report-done-1280.png", full_page=True)
 
 
-def test_the_demo_makes_an_empty_overview_come_alive(
-    appliance: Appliance, context: BrowserContext
-) -> None:
+def test_the_demo_fills_an_empty_overview(appliance: Appliance, context: BrowserContext) -> None:
     page = context.new_page()
     sign_in(page, appliance.url)
     button = page.get_by_role("button", name=re.compile("demo", re.IGNORECASE)).first
@@ -116,7 +114,7 @@ def test_the_demo_makes_an_empty_overview_come_alive(
     page.screenshot(path=ARTIFACTS / "live-demo-1280.png")
 
 
-def test_from_demo_traffic_over_reports_and_sql_to_a_schedule(
+def test_a_user_goes_from_demo_traffic_over_reports_and_sql_to_a_schedule(
     appliance: Appliance, context: BrowserContext
 ) -> None:
     page = context.new_page()

@@ -110,7 +110,7 @@ def paths(keys: dict[str, int | str]) -> list[str]:
     return [*pages, *(each for each in every if each not in pages)]
 
 
-def test_what_clients_say_is_text_on_each_page_and_over_the_socket(
+def test_client_data_is_text_on_each_page_and_over_the_socket(
     world: World, browser: Browser
 ) -> None:
     appliance = world.appliance

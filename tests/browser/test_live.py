@@ -163,7 +163,7 @@ def bursts_until_one_lasts_less_than_a_second(page: Page, client: RawClient) -> 
     return end
 
 
-def test_of_a_burst_what_the_page_shows_and_counts_as_dropped_is_what_was_sent_for_each_stage(
+def test_a_bursts_shown_and_dropped_events_add_up_to_the_sent_ones_for_each_stage(
     context: BrowserContext,
     web: WebProcess,
     broker_process: BrokerProcess,
@@ -207,7 +207,7 @@ def test_of_a_burst_what_the_page_shows_and_counts_as_dropped_is_what_was_sent_f
     assert lost_in(counts) - lost_in(shown) >= certain
 
 
-def test_a_page_whose_console_is_killed_says_so_and_goes_on_with_the_next(
+def test_a_page_reports_a_killed_console_and_continues_with_the_next(
     context: BrowserContext, web: WebProcess, broker_process: BrokerProcess
 ) -> None:
     create_topic(broker_process.port, TOPIC)

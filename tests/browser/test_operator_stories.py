@@ -181,7 +181,7 @@ def edit_file(page: Page, url: str, file: str, entry: str, **values: object) -> 
     text.fill(json.dumps(whole, indent=2))
 
 
-def test_an_account_made_on_the_page_sends_until_its_permission_is_taken(
+def test_an_account_created_on_the_page_sends_until_its_permission_is_revoked(
     page: Page, guarded: Appliance, browser: Browser, java_4: JavaClients
 ) -> None:
     problems: list[str] = []
@@ -248,7 +248,7 @@ def apply_undo(page: Page) -> None:
         button.click()
 
 
-def test_somebody_with_a_role_by_pattern_sees_messages_of_these_topics_alone(
+def test_a_user_with_a_role_by_pattern_sees_only_these_topics_messages(
     page: Page, guarded: Appliance, browser: Browser, java_4: JavaClients
 ) -> None:
     url, problems = guarded.url, []
@@ -301,7 +301,7 @@ def test_somebody_with_a_role_by_pattern_sees_messages_of_these_topics_alone(
     assert problems == []
 
 
-def test_what_files_say_after_their_plan_clients_obey_and_by_undo_no_more(
+def test_clients_follow_a_planned_file_until_it_is_undone(
     page: Page, guarded: Appliance, java_4: JavaClients
 ) -> None:
     problems: list[str] = []
@@ -371,7 +371,7 @@ def test_what_files_say_after_their_plan_clients_obey_and_by_undo_no_more(
     assert problems == []
 
 
-def test_a_topic_shrinks_in_two_steps_while_clients_go_on(
+def test_a_topic_shrinks_in_two_steps_while_clients_continue(
     page: Page, guarded: Appliance, java_4: JavaClients
 ) -> None:
     problems: list[str] = []

@@ -177,7 +177,7 @@ def signed_in(world: World, browser: Browser) -> Iterator[dict[int, BrowserConte
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(("name", "query"), CASES)
-def test_a_page_fits_keeps_to_itself_and_is_for_everyone(
+def test_a_page_fits_its_width_is_self_contained_and_accessible(
     world: World, signed_in: dict[int, BrowserContext], name: str, query: str, width: int
 ) -> None:
     if name == "reports:run":
@@ -200,7 +200,7 @@ def test_a_page_fits_keeps_to_itself_and_is_for_everyone(
     assert problems == []
 
 
-def test_what_no_key_reaches_or_shows_is_found(browser: Browser) -> None:
+def test_elements_unreachable_by_keyboard_or_hidden_are_found(browser: Browser) -> None:
     page = browser.new_page()
     try:
         page.set_content(
@@ -222,7 +222,7 @@ def test_what_no_key_reaches_or_shows_is_found(browser: Browser) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("run", ["drain_run", "clients_run", "empty_run"])
-def test_the_result_of_a_report_of_samples_fits_and_is_for_everyone(
+def test_the_result_of_a_samples_report_fits_and_is_accessible(
     world: World, signed_in: dict[int, BrowserContext], run: str, width: int
 ) -> None:
     page = signed_in[width].new_page()
@@ -270,7 +270,7 @@ def test_no_page_is_wider_than_a_phone_in_chinese(
 
 
 @pytest.mark.parametrize("path", MAIN_PAGES)
-def test_a_main_page_is_painted_within_a_second_by_a_quarter_of_a_processor(
+def test_a_main_page_is_painted_within_a_second_on_a_quarter_of_a_processor(
     world: World, signed_in: dict[int, BrowserContext], path: str
 ) -> None:
     """The best of some attempts, because other load only adds time."""
@@ -292,7 +292,7 @@ def test_a_main_page_is_painted_within_a_second_by_a_quarter_of_a_processor(
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_page_of_signing_in_fits_and_keeps_to_itself(
+def test_the_sign_in_page_fits_its_width_and_is_self_contained(
     world: World, browser: Browser, width: int
 ) -> None:
     page = browser.new_page(viewport={"width": width, "height": 900})
@@ -307,7 +307,7 @@ def test_the_page_of_signing_in_fits_and_keeps_to_itself(
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_page_that_does_not_exist_says_so_in_our_own_words(
+def test_a_missing_page_is_explained_in_our_words(
     world: World, signed_in: dict[int, BrowserContext], width: int
 ) -> None:
     page = signed_in[width].new_page()
@@ -323,7 +323,7 @@ def test_a_page_that_does_not_exist_says_so_in_our_own_words(
         page.close()
 
 
-def test_a_verdict_that_comes_moves_nothing_but_its_own_column(
+def test_an_arriving_verdict_only_changes_its_own_column(
     world: World, signed_in: dict[int, BrowserContext]
 ) -> None:
     """The focus stays where it was, and so do expanded sections."""
@@ -356,7 +356,7 @@ def test_a_verdict_that_comes_moves_nothing_but_its_own_column(
         page.close()
 
 
-def test_a_click_on_a_point_of_a_chart_opens_the_messages_of_its_time(
+def test_a_click_on_a_chart_point_opens_the_messages_of_its_time(
     world: World, signed_in: dict[int, BrowserContext]
 ) -> None:
     page = signed_in[1280].new_page()
@@ -392,7 +392,7 @@ def test_a_click_on_a_point_of_a_chart_opens_the_messages_of_its_time(
         page.close()
 
 
-def test_keys_lead_to_places_and_rows_and_the_palette_acts(
+def test_keys_lead_to_pages_and_rows_and_the_palette_works(
     world: World, signed_in: dict[int, BrowserContext]
 ) -> None:
     page = signed_in[1280].new_page()
@@ -426,7 +426,7 @@ def test_keys_lead_to_places_and_rows_and_the_palette_acts(
         page.close()
 
 
-def test_a_chart_is_zoomed_by_dragging_and_saved_as_picture_and_table(
+def test_a_chart_can_be_zoomed_by_dragging_and_saved_as_picture_and_table(
     world: World, signed_in: dict[int, BrowserContext]
 ) -> None:
     page = signed_in[1280].new_page()
@@ -457,7 +457,7 @@ def test_a_chart_is_zoomed_by_dragging_and_saved_as_picture_and_table(
         page.close()
 
 
-def test_while_the_broker_is_away_every_page_says_so(world: World, context: BrowserContext) -> None:
+def test_every_page_reports_a_broker_outage(world: World, context: BrowserContext) -> None:
     """A broker that doesn't answer is a message on the page, never a server error."""
     page = context.new_page()
     url = world.appliance.url
@@ -477,7 +477,7 @@ def test_while_the_broker_is_away_every_page_says_so(world: World, context: Brow
         world.appliance.resume("broker")
 
 
-def test_the_question_of_a_promotion_fits_and_is_for_everyone(
+def test_a_promotions_confirmation_fits_and_is_accessible(
     world: World, signed_in: dict[int, BrowserContext], tmp_path: Path
 ) -> None:
     appliance = world.appliance

@@ -50,9 +50,7 @@ def picture(page: Page, name: str) -> None:
     page.screenshot(path=ARTIFACTS / f"sign-in-{name}.png")
 
 
-def test_a_page_that_waits_says_so_and_is_sent_once(
-    web: WebProcess, context: BrowserContext
-) -> None:
+def test_a_waiting_page_shows_it_and_is_sent_once(web: WebProcess, context: BrowserContext) -> None:
     page = context.new_page()
     sent: list[str] = []
     fill(page, web, "wrong")
@@ -73,7 +71,7 @@ def test_a_page_that_waits_says_so_and_is_sent_once(
     assert not page.locator("button.button--primary").is_disabled()
 
 
-def test_a_locked_page_says_what_helps_and_a_known_browser_comes_in(
+def test_a_lockout_page_offers_help_and_a_known_browser_is_admitted(
     web: WebProcess, browser: Browser, context: BrowserContext
 ) -> None:
     known = context.new_page()

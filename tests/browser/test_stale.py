@@ -58,7 +58,7 @@ class Console:
         self.held.clear()
 
 
-def test_a_part_that_is_not_answered_is_marked_until_it_is(context: BrowserContext) -> None:
+def test_an_unanswered_part_is_marked_until_it_is_answered(context: BrowserContext) -> None:
     page = context.new_page()
     console = Console(page)
     page.goto(f"{ORIGIN}/")

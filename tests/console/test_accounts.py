@@ -23,7 +23,7 @@ def sign_in(client, password: str, username: str = "ada", address: str = "127.0.
     )
 
 
-def test_passwords_are_kept_by_argon2() -> None:
+def test_passwords_are_hashed_with_argon2() -> None:
     assert identify_hasher(make_password("x")).algorithm == "argon2"
 
 
@@ -34,7 +34,7 @@ def test_the_right_password_leads_to_the_overview(client, admin_account) -> None
     assert response["location"] == reverse("overview:index")
 
 
-def test_a_wrong_password_is_refused_without_saying_which_half_was_wrong(
+def test_a_wrong_password_is_rejected_without_revealing_which_half_was_wrong(
     client, admin_account
 ) -> None:
     wrong_password = sign_in(client, "no").content.decode()
@@ -44,7 +44,7 @@ def test_a_wrong_password_is_refused_without_saying_which_half_was_wrong(
     assert "Wrong name or password." in wrong_name
 
 
-def test_an_absolute_address_after_signing_in_is_not_followed(client, admin_account) -> None:
+def test_an_absolute_redirect_after_signing_in_is_not_followed(client, admin_account) -> None:
     response = client.post(
         reverse("accounts:sign-in"),
         {"username": "ada", "password": PASSWORD, "next": "https://example.org/"},
@@ -53,7 +53,7 @@ def test_an_absolute_address_after_signing_in_is_not_followed(client, admin_acco
     assert response["location"] == reverse("overview:index")
 
 
-def test_signing_out_takes_a_post(actors, brokers) -> None:
+def test_signing_out_needs_a_post(actors, brokers) -> None:
     assert actors.admin.get(reverse("accounts:sign-out")).status_code == 405
 
     response = actors.admin.post(reverse("accounts:sign-out"))
@@ -62,7 +62,7 @@ def test_signing_out_takes_a_post(actors, brokers) -> None:
     assert actors.admin.get(reverse("overview:index")).status_code == 302
 
 
-def test_a_new_password_works_at_once(actors, client, brokers) -> None:
+def test_a_new_password_works_immediately(actors, client, brokers) -> None:
     response = actors.reader.post(
         reverse("accounts:password"),
         {
@@ -108,7 +108,7 @@ def test_the_first_password_may_come_from_a_file(monkeypatch, tmp_path) -> None:
     assert get_user_model().objects.get(username="root").check_password("a long secret of mine")
 
 
-def test_a_weak_first_password_is_refused_in_one_sentence(monkeypatch) -> None:
+def test_a_weak_first_password_is_rejected_in_one_sentence(monkeypatch) -> None:
     monkeypatch.setenv("TREBUCHET_ADMIN_PASSWORD", "1234")
 
     with pytest.raises(CommandError, match="TREBUCHET_ADMIN_PASSWORD was rejected"):
@@ -117,7 +117,7 @@ def test_a_weak_first_password_is_refused_in_one_sentence(monkeypatch) -> None:
     assert not get_user_model().objects.exists()
 
 
-def test_an_account_that_is_no_administrator_is_not_made_one(monkeypatch, reader_account) -> None:
+def test_a_non_administrator_account_is_not_promoted(monkeypatch, reader_account) -> None:
     monkeypatch.setenv("TREBUCHET_ADMIN", "rita")
 
     with pytest.raises(CommandError, match="isn't an administrator"):
@@ -130,7 +130,7 @@ def add_account(*arguments: str) -> str:
     return out.getvalue()
 
 
-def test_more_accounts_are_readers_unless_said_otherwise(monkeypatch) -> None:
+def test_more_accounts_are_read_only_by_default(monkeypatch) -> None:
     monkeypatch.delenv("TREBUCHET_ACCOUNT_PASSWORD", raising=False)
 
     said = add_account("rita")
@@ -150,7 +150,7 @@ def test_more_accounts_are_readers_unless_said_otherwise(monkeypatch) -> None:
         ("a b", "isn't a valid name: Enter a valid username"),
     ],
 )
-def test_an_account_that_cannot_be_is_refused(name, sentence, reader_account) -> None:
+def test_an_invalid_account_is_rejected(name, sentence, reader_account) -> None:
     with pytest.raises(CommandError, match=sentence):
         add_account(name)
 

@@ -45,7 +45,7 @@ def url_of(name: str, parameters: list[str]) -> str:
 
 
 @pytest.mark.parametrize(("name", "parameters"), ALL, ids=[name for name, _ in ALL])
-def test_a_stranger_is_sent_to_sign_in(name, parameters, actors, brokers) -> None:
+def test_a_stranger_is_redirected_to_sign_in(name, parameters, actors, brokers) -> None:
     url = url_of(name, parameters)
 
     got = actors.stranger.get(url)
@@ -91,7 +91,7 @@ def test_the_walk_sees_every_part() -> None:
         "audit:list",
     ],
 )
-def test_a_reader_may_not_open_what_changes_things(name, actors, brokers) -> None:
+def test_a_read_only_user_may_not_open_forms_that_change_things(name, actors, brokers) -> None:
     brokers.add_topic("Orders")
     brokers.add_group("billing")
     parameters = dict(ALL)[name]
@@ -114,7 +114,7 @@ def test_a_reader_may_not_open_what_changes_things(name, actors, brokers) -> Non
         ("offsets:apply", {"token": "x"}),
     ],
 )
-def test_a_reader_may_not_post_what_changes_things(name, data, actors, brokers) -> None:
+def test_a_read_only_user_may_not_post_changes(name, data, actors, brokers) -> None:
     brokers.add_topic("Orders")
     brokers.add_group("billing")
     topics, groups = dict(brokers.topic_configs), dict(brokers.group_configs)
@@ -127,14 +127,14 @@ def test_a_reader_may_not_post_what_changes_things(name, data, actors, brokers) 
 
 
 @pytest.mark.parametrize("name", ["offsets:apply", "reports:schedule-switch", "demo:start"])
-def test_what_only_changes_things_refuses_get(name, actors, brokers) -> None:
+def test_pages_that_only_change_things_reject_get(name, actors, brokers) -> None:
     response = actors.admin.get(url_of(name, dict(ALL)[name]))
 
     assert response.status_code == 405
 
 
 @pytest.mark.parametrize("name", ["topics:delete", "groups:delete"])
-def test_what_asks_first_changes_nothing_by_get(name, actors, brokers) -> None:
+def test_a_get_of_a_confirmation_page_changes_nothing(name, actors, brokers) -> None:
     brokers.add_topic("Orders")
     brokers.add_group("billing")
 
@@ -144,7 +144,7 @@ def test_what_asks_first_changes_nothing_by_get(name, actors, brokers) -> None:
     assert (set(brokers.topic_configs), set(brokers.group_configs)) == ({"Orders"}, {"billing"})
 
 
-def test_a_post_without_the_form_token_is_refused(admin_account, brokers, client) -> None:
+def test_a_post_without_the_form_token_is_rejected(admin_account, brokers, client) -> None:
     brokers.add_topic("Orders")
     client.handler.enforce_csrf_checks = True
     client.force_login(admin_account)

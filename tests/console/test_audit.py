@@ -27,7 +27,7 @@ def request_of_ada(admin_account):
     return request
 
 
-def test_the_entry_stands_before_the_change_is_made(request_of_ada) -> None:
+def test_the_entry_is_written_before_the_change(request_of_ada) -> None:
     with change(request_of_ada, "topic.create", "Orders"):
         assert Entry.objects.get().outcome == Entry.Outcome.STARTED
 
@@ -36,7 +36,7 @@ def test_the_entry_stands_before_the_change_is_made(request_of_ada) -> None:
     assert (entry.actor_name, entry.address) == ("ada", "10.1.2.3")
 
 
-def test_a_change_that_fails_is_an_entry_too(request_of_ada) -> None:
+def test_a_failed_change_is_also_an_entry(request_of_ada) -> None:
     with pytest.raises(RuntimeError), change(request_of_ada, "topic.delete", "Orders"):
         raise RuntimeError("the disk is full")
 
@@ -55,7 +55,7 @@ def test_entries_outlive_the_account(request_of_ada, admin_account) -> None:
     assert entry.actor_name == "ada"
 
 
-def test_the_page_shows_what_changed_and_filters(actors, request_of_ada) -> None:
+def test_the_page_shows_changes_and_filters(actors, request_of_ada) -> None:
     with change(request_of_ada, "topic.update", "Orders", before={"perm": 6}, after={"perm": 4}):
         pass
     with change(request_of_ada, "group.create", "billing", after={"retry_max_times": 16}):
@@ -71,7 +71,7 @@ def test_the_page_shows_what_changed_and_filters(actors, request_of_ada) -> None
     assert "Orders" not in billing
 
 
-def test_a_request_is_found_by_its_id_with_all_that_it_changed(actors, request_of_ada) -> None:
+def test_a_request_is_found_by_its_id_with_all_its_changes(actors, request_of_ada) -> None:
     request_of_ada.META |= {REQUEST_ID: "4f2a9c", TOKEN: "pipeline"}
     for subject in ("Orders", "Bills"):
         with change(request_of_ada, "topic.update", subject):
@@ -90,9 +90,7 @@ def test_a_request_is_found_by_its_id_with_all_that_it_changed(actors, request_o
     assert "4f2a9c" not in actors.admin.get(reverse("audit:list")).content.decode()
 
 
-def test_an_entry_leads_to_what_it_is_about(
-    actors, brokers, request_of_ada, reader_account
-) -> None:
+def test_an_entry_links_to_its_subject(actors, brokers, request_of_ada, reader_account) -> None:
     for action, subject in (
         ("topic.update", "Orders"),
         ("group.create", "%RETRY%x"),
@@ -120,9 +118,7 @@ def test_an_entry_leads_to_what_it_is_about(
     }
 
 
-def test_the_export_holds_what_the_filter_shows_and_is_itself_an_entry(
-    actors, request_of_ada
-) -> None:
+def test_the_export_matches_the_filter_and_is_itself_an_entry(actors, request_of_ada) -> None:
     with change(request_of_ada, "topic.update", "Orders", before={"perm": 6}, after={"perm": 4}):
         pass
     with change(request_of_ada, "group.create", '=HYPERLINK("x")'):
@@ -155,7 +151,7 @@ def exported(client, kind: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text_of(client, kind).splitlines()]
 
 
-def test_only_leaves_that_differ_are_shown() -> None:
+def test_only_differing_leaves_are_shown() -> None:
     before = {"a": {"perm": 6, "order": False}, "gone": 1}
     after = {"a": {"perm": 4, "order": False}, "new": [1]}
 

@@ -39,7 +39,7 @@ def broken() -> str:
     return "\n".join(verify().breaks)
 
 
-def test_what_the_console_writes_is_whole(actors, brokers) -> None:
+def test_the_consoles_output_is_complete(actors, brokers) -> None:
     brokers.add_topic("Orders")
     actors.admin.post(reverse("topics:delete", args=["Orders"]), {"name": "Orders"})
     for number in range(7):
@@ -64,7 +64,7 @@ def test_what_the_console_writes_is_whole(actors, brokers) -> None:
         {"address": "10.0.0.1"},
     ],
 )
-def test_an_entry_that_was_changed_is_named(changed) -> None:
+def test_a_changed_entry_is_named(changed) -> None:
     second = entries()[1]
 
     Entry.objects.filter(pk=second.pk).update(**changed)
@@ -74,7 +74,7 @@ def test_an_entry_that_was_changed_is_named(changed) -> None:
     assert verify().broken == 1
 
 
-def test_an_entry_that_was_removed_or_inserted_is_named() -> None:
+def test_a_removed_or_inserted_entry_is_named() -> None:
     second = entries()[1]
     Entry.objects.filter(pk=second.pk).delete()
     Entry.objects.bulk_create([Entry(action="topic.create", subject="Forged")])
@@ -85,7 +85,7 @@ def test_an_entry_that_was_removed_or_inserted_is_named() -> None:
     assert "it was inserted" in broken()
 
 
-def test_a_link_that_was_changed_or_removed_breaks_the_chain_where_it_stood() -> None:
+def test_a_changed_or_removed_link_breaks_the_chain_at_its_position() -> None:
     entries()
     Link.objects.filter(number=3).update(digest="0" * 64)
     assert "Link 3 (of entry" in broken()
@@ -94,7 +94,7 @@ def test_a_link_that_was_changed_or_removed_breaks_the_chain_where_it_stood() ->
     assert "Links 3 to 3 are missing." in broken()
 
 
-def test_a_first_part_that_is_gone_without_a_pruning_is_found() -> None:
+def test_a_missing_first_part_without_a_pruning_is_detected() -> None:
     kept = entries()[1:]
     Entry.objects.exclude(pk__in=[each.pk for each in kept]).delete()
     Link.objects.filter(number__lte=2).delete()
@@ -102,7 +102,7 @@ def test_a_first_part_that_is_gone_without_a_pruning_is_found() -> None:
     assert "Links before 3 are missing, and no pruning was recorded." in broken()
 
 
-def test_a_chain_written_anew_or_cut_off_is_found_by_a_link_that_was_noted() -> None:
+def test_a_rewritten_or_truncated_chain_is_detected_with_a_saved_link() -> None:
     last = entries()[-1]
     finding = verify()
     assert finding.last is not None
@@ -118,7 +118,7 @@ def test_a_chain_written_anew_or_cut_off_is_found_by_a_link_that_was_noted() -> 
     assert "Link 8 differs from the one given with --noted." in verify(noted).breaks
 
 
-def test_pruning_by_age_leaves_a_chain_that_can_be_checked_from_its_anchor(monkeypatch) -> None:
+def test_pruning_by_age_leaves_a_chain_that_can_be_verified_from_its_anchor(monkeypatch) -> None:
     old = entries()
     later = timezone.now() + timedelta(days=100)
     monkeypatch.setattr(timezone, "now", lambda: later)
@@ -136,7 +136,7 @@ def test_pruning_by_age_leaves_a_chain_that_can_be_checked_from_its_anchor(monke
     assert "Links before 9 are missing" in broken()
 
 
-def test_an_entry_whose_end_is_younger_than_its_beginning_stays_whole(monkeypatch) -> None:
+def test_an_entry_with_an_end_younger_than_its_start_stays_whole(monkeypatch) -> None:
     entry = Entry.objects.create(action="topic.create", subject="Slow")
     later = timezone.now() + timedelta(days=100)
     monkeypatch.setattr(timezone, "now", lambda: later)
@@ -149,9 +149,7 @@ def test_an_entry_whose_end_is_younger_than_its_beginning_stays_whole(monkeypatc
     assert broken() == ""
 
 
-def test_refusals_that_were_forgotten_are_no_break_and_a_kept_one_is(
-    admin_account, monkeypatch
-) -> None:
+def test_deleted_rejections_are_not_a_break_but_kept_ones_are(admin_account, monkeypatch) -> None:
     monkeypatch.setattr(record, "REFUSALS_KEPT", 5)
     monkeypatch.setattr(verifying, "REFUSALS_KEPT", 5)
     for number in range(12):
@@ -166,7 +164,7 @@ def test_refusals_that_were_forgotten_are_no_break_and_a_kept_one_is(
     assert f"Entry {newest.pk} is missing" in broken()
 
 
-def test_an_account_that_goes_breaks_nothing(actors, admin_account, brokers) -> None:
+def test_a_deleted_account_breaks_nothing(actors, admin_account, brokers) -> None:
     actors.admin.post(reverse("people:invite"), {"name": "nina", "role": "viewer"})
 
     admin_account.delete()
@@ -213,6 +211,6 @@ def test_the_command_prints_the_last_link_and_fails_on_a_break() -> None:
         (("verify", "--noted", "7"), "--noted requires NUMBER:HASH"),
     ],
 )
-def test_what_the_command_cannot_do_it_says(arguments, sentence) -> None:
+def test_the_command_reports_unsupported_actions(arguments, sentence) -> None:
     with pytest.raises(CommandError, match=sentence):
         run(*arguments)

@@ -429,7 +429,7 @@ def data_of(name: str, url: str, client: Client) -> dict[str, object]:
     return data
 
 
-def test_the_list_of_changes_is_whole(actors, admin_account, world) -> None:
+def test_the_list_of_changes_is_complete(actors, admin_account, world) -> None:
     takes_post = set()
     for name, parameters in ALL:
         actors.admin.force_login(admin_account)  # one of them signs out
@@ -440,7 +440,7 @@ def test_the_list_of_changes_is_whole(actors, admin_account, world) -> None:
     assert takes_post == set(CHANGES) | PERSONAL | BY_TOKEN
 
 
-def test_every_page_is_one_that_browsers_look_at(actors, admin_account, world) -> None:
+def test_every_page_is_tested_in_a_browser(actors, admin_account, world) -> None:
     """PAGES has every whole page, because tests/browser opens those in it."""
     assert set(PAGES) <= {name for name, _ in ALL}
     forgotten = []
@@ -456,7 +456,7 @@ def test_every_page_is_one_that_browsers_look_at(actors, admin_account, world) -
 
 
 @pytest.mark.parametrize("name", sorted(CHANGES))
-def test_a_change_is_written_down_with_who_and_from_where(name, actors, world) -> None:
+def test_a_change_is_recorded_with_its_user_and_address(name, actors, world) -> None:
     url = world.get(name) or url_of(name, dict(ALL)[name])
     client = actors.stranger if name == "accounts:sign-in" else actors.admin
 
@@ -484,14 +484,14 @@ def test_a_report_that_cannot_be_queued_is_a_failure(actors, world, monkeypatch)
     assert "Redis is down" in entry.remark
 
 
-def test_a_schedule_s_change_says_what_was_before(actors, world) -> None:
+def test_a_schedules_change_shows_the_former_values(actors, world) -> None:
     actors.admin.post(world["reports:schedule"], SCHEDULE)
 
     entry = Entry.objects.get()
     assert (entry.before["every"], entry.after["every"]) == (1, 2)
 
 
-def test_a_command_on_the_machine_is_written_down(monkeypatch) -> None:
+def test_a_command_run_on_the_machine_is_audited(monkeypatch) -> None:
     monkeypatch.delenv("TREBUCHET_ACCOUNT_PASSWORD", raising=False)
 
     call_command("add_account", "rita", stdout=StringIO())
@@ -506,7 +506,7 @@ def guess(username: str = "ada", address: str = "10.1.2.3"):
     return Client().post(reverse("accounts:sign-in"), form, REMOTE_ADDR=address)
 
 
-def test_a_failed_sign_in_is_written_down(admin_account) -> None:
+def test_a_failed_sign_in_is_recorded(admin_account) -> None:
     guess()
 
     entry = Entry.objects.get()
@@ -515,7 +515,7 @@ def test_a_failed_sign_in_is_written_down(admin_account) -> None:
     assert entry.remark == "Wrong name or password."
 
 
-def test_a_name_that_nobody_has_is_not_written_down(admin_account) -> None:
+def test_an_unknown_name_is_not_recorded(admin_account) -> None:
     guess(username="my-password-typed-too-early")
 
     entry = Entry.objects.get()
@@ -533,7 +533,7 @@ def test_failed_sign_ins_of_one_kind_are_counted_in_one_entry(admin_account, act
     assert "15 times" in actors.admin.get(reverse("audit:list")).content.decode()
 
 
-def test_a_later_hour_has_an_entry_of_its_own(admin_account, monkeypatch) -> None:
+def test_a_later_hour_has_its_own_entry(admin_account, monkeypatch) -> None:
     guess()
     later = timezone.now() + timedelta(hours=1)
     monkeypatch.setattr(timezone, "now", lambda: later)
@@ -556,7 +556,7 @@ def test_a_flood_from_everywhere_writes_a_bounded_number_of_entries(
     assert rest.remark == "Too many different values to list."
 
 
-def test_old_refusals_are_forgotten_and_changes_are_not(
+def test_old_rejections_are_deleted_but_changes_are_not(
     admin_account, actors, world, monkeypatch
 ) -> None:
     monkeypatch.setattr(record, "REFUSALS_KEPT", 5)
@@ -569,7 +569,7 @@ def test_old_refusals_are_forgotten_and_changes_are_not(
     assert Entry.objects.filter(action="topic.delete").count() == 1
 
 
-def test_a_reader_who_tries_to_change_something_is_written_down(actors, world) -> None:
+def test_a_read_only_users_attempt_at_a_change_is_recorded(actors, world) -> None:
     for _ in range(3):
         actors.reader.post(reverse("topics:delete", args=["Orders"]), {"name": "Orders"}, **FROM)
 
@@ -578,7 +578,7 @@ def test_a_reader_who_tries_to_change_something_is_written_down(actors, world) -
     assert (entry.actor_name, entry.address, entry.times) == ("rita", "10.1.2.3", 3)
 
 
-def test_a_form_that_another_site_sends_is_written_down(actors, world) -> None:
+def test_a_form_from_another_site_is_audited(actors, world) -> None:
     actors.admin.handler.enforce_csrf_checks = True
 
     actors.admin.post(reverse("topics:delete", args=["Orders"]), {"name": "Orders"})
@@ -588,7 +588,7 @@ def test_a_form_that_another_site_sends_is_written_down(actors, world) -> None:
     assert "CSRF" in entry.remark
 
 
-def test_guesses_at_the_old_password_are_written_down(actors) -> None:
+def test_guesses_at_the_old_password_are_recorded(actors) -> None:
     form = {"old_password": "x", "new_password1": NEW_PASSWORD, "new_password2": NEW_PASSWORD}
 
     for _ in range(7):

@@ -161,7 +161,7 @@ def test_each_time_has_one_run_when_the_clocks_of_a_zone_change(
     assert len(found) == len(set(found)) == expected, found
 
 
-def test_what_ran_before_a_clock_was_set_back_runs_at_its_times_and_none_twice(
+def test_runs_from_before_a_clock_step_back_run_on_time_and_none_twice(
     clock: Clock,
 ) -> None:
     """An hour ahead, then correct again, like a machine whose clock was wrong at its start."""
@@ -198,9 +198,7 @@ def test_what_ran_before_a_clock_was_set_back_runs_at_its_times_and_none_twice(
 
 
 @pytest.mark.parametrize("is_started_again", [False, True])
-def test_a_daily_run_of_tomorrow_takes_no_run_of_today_away(
-    clock: Clock, is_started_again: bool
-) -> None:
+def test_tomorrows_daily_run_does_not_replace_todays(clock: Clock, is_started_again: bool) -> None:
     schedule = cron("0 12 * * *")
     made = started(sleep_s=900)
     tick_for(made, clock, 0.5)
@@ -216,7 +214,7 @@ def test_a_daily_run_of_tomorrow_takes_no_run_of_today_away(
     assert slots(schedule) == ["2026-11-20T12:00 UTC", "2026-11-21T12:00 UTC"]
 
 
-def test_a_time_that_the_clock_steps_over_is_caught_up_at_once(clock: Clock) -> None:
+def test_a_time_skipped_by_the_clock_is_caught_up_immediately(clock: Clock) -> None:
     schedule = cron("0 10 * * *")
     made = started()
     tick_for(made, clock, 0.5)
@@ -228,7 +226,7 @@ def test_a_time_that_the_clock_steps_over_is_caught_up_at_once(clock: Clock) -> 
     assert made.sent[schedule.name] == 1
 
 
-def test_a_time_at_which_beat_was_down_is_caught_up_at_its_start_hours_later(
+def test_a_time_missed_by_beat_is_caught_up_at_its_start_hours_later(
     clock: Clock,
 ) -> None:
     schedule = cron("0 10 * * *", NEW_YORK)
@@ -240,7 +238,7 @@ def test_a_time_at_which_beat_was_down_is_caught_up_at_its_start_hours_later(
     assert slots(schedule) == ["2026-11-20T10:00 America/New_York"]
 
 
-def test_a_schedule_that_is_changed_after_the_clock_was_set_back_holds_at_once(
+def test_a_schedule_changed_after_a_clock_step_back_applies_immediately(
     clock: Clock,
 ) -> None:
     schedule = cron("0 23 * * *")
@@ -255,7 +253,7 @@ def test_a_schedule_that_is_changed_after_the_clock_was_set_back_holds_at_once(
     assert slots(schedule) == ["2026-11-20T06:30 UTC"]
 
 
-def test_a_schedule_that_cannot_be_read_keeps_no_other_from_its_times(
+def test_an_unreadable_schedule_does_not_affect_the_others_times(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good, bad, odd = cron("0 * * * *"), cron("*/15 * * * *"), cron("*/30 * * * *")

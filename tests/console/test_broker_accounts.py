@@ -54,7 +54,7 @@ def secret_on(response) -> str:
     return html.unescape(found[1])
 
 
-def test_with_access_control_off_the_page_says_how_to_turn_it_on(actors, brokers) -> None:
+def test_with_access_control_off_the_page_explains_how_to_turn_it_on(actors, brokers) -> None:
     page = actors.admin.get(LIST).text
 
     assert "Access control is off" in page
@@ -62,7 +62,7 @@ def test_with_access_control_off_the_page_says_how_to_turn_it_on(actors, brokers
     assert f"{LIST}new/" not in page
 
 
-def test_the_list_names_what_brokers_have_differently(actors, accounts) -> None:
+def test_the_list_names_differences_between_brokers(actors, accounts) -> None:
     other = BrokerAccount("order-service", topic_perms={"orders": "SUB"})
     lonely = BrokerAccount("audit-service", is_admin=True)
     accounts.access[OTHER.address] = BrokerAccess(True, (other, lonely), is_described=True)
@@ -76,7 +76,7 @@ def test_the_list_names_what_brokers_have_differently(actors, accounts) -> None:
     }
 
 
-def test_a_broker_that_does_not_answer_is_named_beside_those_that_do(actors, accounts) -> None:
+def test_an_unresponsive_broker_is_named_beside_the_responsive_ones(actors, accounts) -> None:
     accounts.access[OTHER.address] = BrokerDownError(OTHER.address, "gone")
 
     page = actors.admin.get(LIST).text
@@ -123,7 +123,7 @@ def test_a_change_keeps_the_secret_and_is_undone(actors, accounts) -> None:
     assert Entry.objects.latest("pk").remark == f"Undoes entry {entry.pk}."
 
 
-def test_an_undone_creation_takes_the_account_away(actors, accounts) -> None:
+def test_undoing_a_creation_removes_the_account(actors, accounts) -> None:
     applied(actors.admin, f"{LIST}new/", {**FORM, "access_key": "invoice-service"})
 
     actors.admin.post(f"{LIST}undo/{Entry.objects.get().pk}/")
@@ -131,9 +131,7 @@ def test_an_undone_creation_takes_the_account_away(actors, accounts) -> None:
     assert accounts.access[ADDRESS].accounts == (ORDERS,)
 
 
-def test_what_somebody_else_changed_meanwhile_is_shown_and_not_overwritten(
-    actors, accounts
-) -> None:
+def test_a_concurrent_change_is_shown_and_not_overwritten(actors, accounts) -> None:
     url = f"{LIST}a/order-service/edit/"
     plan = actors.admin.post(url, FORM)
     theirs = BrokerAccount("order-service", white_address="10.9.9.9")
@@ -145,7 +143,7 @@ def test_what_somebody_else_changed_meanwhile_is_shown_and_not_overwritten(
     assert account(accounts) == theirs
 
 
-def test_rocketmq_s_own_brokers_get_a_new_secret_at_each_change(actors, accounts) -> None:
+def test_rocketmqs_own_brokers_get_a_new_secret_at_each_change(actors, accounts) -> None:
     accounts.access[OTHER.address] = BrokerAccess(True, (ORDERS,))
     url = f"{LIST}a/order-service/edit/"
     assert "because broker-a:1 is an Apache RocketMQ broker" in actors.admin.get(url).text
@@ -168,7 +166,7 @@ def test_a_new_secret_goes_to_every_broker_once_the_name_is_typed(actors, accoun
     assert Entry.objects.get().action == "broker-account.secret"
 
 
-def test_a_secret_is_shown_too_where_a_later_broker_refuses(actors, accounts, monkeypatch) -> None:
+def test_a_secret_is_shown_even_if_a_later_broker_rejects(actors, accounts, monkeypatch) -> None:
     plain = FakeAccounts.save
 
     def refuse(self, node, account, secret) -> None:
@@ -193,7 +191,7 @@ def test_an_account_is_deleted_once_its_name_is_typed(actors, accounts) -> None:
     assert accounts.access[ADDRESS].accounts == accounts.access[OTHER.address].accounts == ()
 
 
-def test_the_console_does_not_shut_itself_out(actors, accounts, settings) -> None:
+def test_the_console_does_not_lock_itself_out(actors, accounts, settings) -> None:
     settings.TREBUCHET_BROKER_ACCESS_KEY = "order-service"
 
     for word in ("delete", "secret"):
@@ -207,7 +205,7 @@ def test_the_console_does_not_shut_itself_out(actors, accounts, settings) -> Non
     assert not accounts.secrets
 
 
-def test_white_addresses_are_changed_on_all_brokers_and_undone(actors, accounts) -> None:
+def test_whitelist_addresses_are_changed_on_all_brokers_and_undone(actors, accounts) -> None:
     applied(actors.admin, f"{LIST}white/", {"addresses": "10.1.2.3\n10.1.3.{1,2}\n"})
 
     assert accounts.access[OTHER.address].white_addresses == ("10.1.2.3", "10.1.3.{1,2}")
@@ -216,7 +214,7 @@ def test_white_addresses_are_changed_on_all_brokers_and_undone(actors, accounts)
 
 
 @pytest.mark.parametrize("page", ["white/", "a/order-service/edit/"])
-def test_favourites_stand_beside_forms_of_accounts_as_everywhere(actors, accounts, page) -> None:
+def test_favourites_are_next_to_account_forms_like_everywhere(actors, accounts, page) -> None:
     html_of_page = actors.admin.get(f"{LIST}{page}").text
 
     assert 'href=""' not in html_of_page
@@ -236,14 +234,14 @@ def test_favourites_stand_beside_forms_of_accounts_as_everywhere(actors, account
         {"default_topic_perm": ""},
     ],
 )
-def test_what_cannot_be_is_no_plan(wrong, actors, accounts) -> None:
+def test_an_impossible_change_is_not_planned(wrong, actors, accounts) -> None:
     answer = actors.admin.post(f"{LIST}new/", {**FORM, "access_key": "invoice-service", **wrong})
 
     assert "Planned changes" not in answer.text
     assert "field__error" in answer.text
 
 
-def test_each_broker_says_whether_and_by_which_line(actors, accounts) -> None:
+def test_each_broker_reports_its_decision_and_the_deciding_line(actors, accounts) -> None:
     accounts.access[OTHER.address] = BrokerAccess(True, (ORDERS,))
     asked = {"access_key": "order-service", "address": "10.0.0.1", "action": "send"}
 
@@ -255,7 +253,7 @@ def test_each_broker_says_whether_and_by_which_line(actors, accounts) -> None:
     assert actors.admin.get(f"{LIST}may/", asked).status_code == 422
 
 
-def test_where_an_extension_has_to_agree_nothing_is_allowed_for_certain(actors, accounts) -> None:
+def test_extensions_that_must_agree_leave_nothing_allowed_for_certain(actors, accounts) -> None:
     accounts.validators = ("badge",)
     asked = {"access_key": "order-service", "address": "10.0.0.1", "name": "orders"}
 
@@ -268,7 +266,7 @@ def test_where_an_extension_has_to_agree_nothing_is_allowed_for_certain(actors, 
     assert read.context["answers"][0].is_allowed is False
 
 
-def test_a_plan_of_something_else_changes_no_account(actors, accounts) -> None:
+def test_a_plan_for_something_else_changes_no_account(actors, accounts) -> None:
     accounts.add_topic("order-service")
     of_topic = actors.admin.post(
         "/topics/t/order-service/edit/",

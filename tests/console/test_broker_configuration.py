@@ -29,7 +29,7 @@ def change_to(client: Client, value: str, seen: str = "20") -> object:
     )
 
 
-def test_each_key_says_its_default_and_what_a_change_takes(actors, brokers) -> None:
+def test_each_key_shows_its_default_and_how_a_change_applies(actors, brokers) -> None:
     html = actors.admin.get(KEYS).text
 
     assert re.search(r"transactionCheckMax</span>.*?>20<.*?changed.*?>15<?", html, re.DOTALL)
@@ -66,7 +66,7 @@ def test_a_change_is_shown_then_applied_then_undone(actors, brokers) -> None:
     assert last.remark == f"Undoes entry {entry.pk}."
 
 
-def test_what_somebody_else_changed_meanwhile_is_shown_and_not_overwritten(actors, brokers) -> None:
+def test_a_concurrent_change_is_shown_and_not_overwritten(actors, brokers) -> None:
     plan = actors.admin.post(CHECKS, {"value": "30", "seen": "20"})
     change_to(actors.admin, "25")
 
@@ -79,7 +79,7 @@ def test_what_somebody_else_changed_meanwhile_is_shown_and_not_overwritten(actor
 
 
 @pytest.mark.parametrize("value", ["0", "many", "1000001", ""])
-def test_a_value_that_the_key_does_not_take_is_no_plan(value, actors, brokers) -> None:
+def test_a_value_that_the_key_does_not_accept_is_not_planned(value, actors, brokers) -> None:
     answer = actors.admin.post(CHECKS, {"value": value, "seen": "20"})
 
     assert "Planned changes" not in answer.text
@@ -95,7 +95,7 @@ def test_a_key_that_needs_a_restart_cannot_be_changed(actors, brokers) -> None:
     assert actors.admin.get("/brokers/b/broker-x/0/configuration/").status_code == 404
 
 
-def test_a_plan_that_is_not_of_this_broker_does_nothing(actors, brokers) -> None:
+def test_another_brokers_plan_does_nothing(actors, brokers) -> None:
     brokers.add_topic("Orders")
     of_topic = actors.admin.post(
         "/topics/t/Orders/edit/",
@@ -107,7 +107,7 @@ def test_a_plan_that_is_not_of_this_broker_does_nothing(actors, brokers) -> None
     assert brokers.keys["transactionCheckMax"].value == "20"
 
 
-def test_a_refusal_of_the_broker_is_said_and_audited(actors, brokers, monkeypatch) -> None:
+def test_a_brokers_rejection_is_reported_and_audited(actors, brokers, monkeypatch) -> None:
     plan = actors.admin.post(CHECKS, {"value": "30", "seen": "20"})
 
     def refuse(*_arguments: object) -> None:
@@ -123,7 +123,7 @@ def test_a_refusal_of_the_broker_is_said_and_audited(actors, brokers, monkeypatc
     assert Entry.objects.get(action="broker.configure").outcome == "failed"
 
 
-def test_readers_see_no_configuration(actors, brokers) -> None:
+def test_read_only_users_see_no_configuration(actors, brokers) -> None:
     assert actors.reader.get(KEYS).status_code == 403
     assert actors.reader.get(CHECKS).status_code == 403
     assert "configuration/" not in actors.reader.get("/brokers/b/broker-a/0/").text

@@ -33,7 +33,7 @@ def offsets(answer) -> list[tuple[int, int]]:
     return [(row.message.queue_id, row.message.queue_offset) for row in answer.context["rows"]]
 
 
-def test_a_point_of_time_shows_the_messages_of_its_ten_seconds(actors, brokers) -> None:
+def test_a_chart_point_shows_the_messages_of_its_ten_seconds(actors, brokers) -> None:
     brokers.add_topic("Orders", queue_nums=2)
     brokers.put("Orders", 0, MOMENT_MS - 1, MOMENT_MS, MOMENT_MS + 10_000)
     brokers.put("Orders", 1, MOMENT_MS + 9_999)
@@ -47,7 +47,9 @@ def test_a_point_of_time_shows_the_messages_of_its_ten_seconds(actors, brokers) 
 
 
 @pytest.mark.parametrize("step_ms", [0, 1])
-def test_a_full_page_leads_on_and_each_message_is_on_one_page(step_ms, actors, brokers) -> None:
+def test_a_full_page_links_to_the_next_and_each_message_is_on_one_page(
+    step_ms, actors, brokers
+) -> None:
     brokers.add_topic("Orders", queue_nums=2)
     for queue_id in (0, 1):
         brokers.put("Orders", queue_id, *(MOMENT_MS + number * step_ms for number in range(125)))
@@ -96,7 +98,7 @@ def orders(brokers, count: int = 20) -> None:
         ({"client": "10.9."}, []),
     ],
 )
-def test_a_search_finds_what_messages_carry_newest_first(condition, found, actors, brokers) -> None:
+def test_a_search_finds_message_content_newest_first(condition, found, actors, brokers) -> None:
     orders(brokers)
     span = {"topic": "Orders", "from": MOMENT_MS, "to": MOMENT_MS + 1_000}
 
@@ -107,7 +109,7 @@ def test_a_search_finds_what_messages_carry_newest_first(condition, found, actor
     assert ("No matches so far." in answer.text) is not bool(found)
 
 
-def test_a_search_stops_after_a_time_and_goes_on_where_it_was(actors, brokers, monkeypatch) -> None:
+def test_a_search_stops_after_a_time_and_continues_there(actors, brokers, monkeypatch) -> None:
     orders(brokers)
     monkeypatch.setattr(scanning, "STEP_S", 0)
     monkeypatch.setattr(scanning, "READ_AT_ONCE", 6)
@@ -128,7 +130,7 @@ def test_a_search_stops_after_a_time_and_goes_on_where_it_was(actors, brokers, m
     assert "hx-get" not in pages[-1].text
 
 
-def test_a_search_waits_for_somebody_once_its_page_is_full_or_its_bound_reached(
+def test_a_search_pauses_once_its_page_is_full_or_its_limit_reached(
     actors, brokers, monkeypatch
 ) -> None:
     orders(brokers)
@@ -149,7 +151,7 @@ def test_a_search_waits_for_somebody_once_its_page_is_full_or_its_bound_reached(
     assert "hx-get" not in bounded.text.partition('class="scan"')[2]
 
 
-def test_a_step_that_cannot_look_says_so_and_can_be_tried_again(actors, brokers) -> None:
+def test_a_step_that_cannot_check_reports_it_and_can_be_retried(actors, brokers) -> None:
     orders(brokers)
     query = {"topic": "Orders", "from": MOMENT_MS, "to": MOMENT_MS + 1_000, "tag": "void"}
     url = reverse("browse:scan")
@@ -164,7 +166,7 @@ def test_a_step_that_cannot_look_says_so_and_can_be_tried_again(actors, brokers)
     assert f"before={MOMENT_MS + 9}%3A4%3Abroker-a%3A1" in answer.text
 
 
-def test_who_may_not_see_bodies_does_not_search_through_them(actors, brokers) -> None:
+def test_a_user_without_body_permission_cannot_search_bodies(actors, brokers) -> None:
     orders(brokers)
     query = {"topic": "Orders", "from": MOMENT_MS, "to": MOMENT_MS + 1_000}
 
@@ -190,7 +192,7 @@ def test_a_field_of_json_is_a_column_with_every_digit(actors, brokers) -> None:
     assert "<b>[[" not in bad.text
 
 
-def test_bodies_that_were_not_searched_are_counted(actors, brokers) -> None:
+def test_unsearched_bodies_are_counted(actors, brokers) -> None:
     brokers.add_topic("Orders", queue_nums=1)
     for size in (10, BODY_SHOWN_MAX, BODY_SHOWN_MAX + 1):
         brokers.put_message("Orders", 0, b"x" * size, MOMENT_MS)
@@ -199,7 +201,7 @@ def test_bodies_that_were_not_searched_are_counted(actors, brokers) -> None:
     assert "1 body was too long" in actors.admin.get(SEARCH, query).text
 
 
-def test_what_there_is_none_of_says_so(actors, brokers) -> None:
+def test_an_empty_list_says_so(actors, brokers) -> None:
     brokers.add_topic("Orders")
 
     assert "Choose a topic" in actors.reader.get(SEARCH).text
@@ -208,7 +210,7 @@ def test_what_there_is_none_of_says_so(actors, brokers) -> None:
     assert "No messages in this time range" in empty.text
 
 
-def test_a_group_leads_to_the_topic_where_it_is_furthest_behind(actors, brokers) -> None:
+def test_a_group_links_to_the_topic_with_the_largest_lag(actors, brokers) -> None:
     brokers.add_group("billing")
     for name, count in (("Orders", 1), ("Payments", 5)):
         brokers.add_topic(name, queue_nums=1)
@@ -222,7 +224,7 @@ def test_a_group_leads_to_the_topic_where_it_is_furthest_behind(actors, brokers)
     assert answer["location"] == f"{SEARCH}?topic=Payments&from={MOMENT_MS}&to={MOMENT_MS + 10}"
 
 
-def test_a_reader_sees_all_of_a_message_but_its_body(actors, brokers) -> None:
+def test_a_read_only_user_sees_all_of_a_message_except_its_body(actors, brokers) -> None:
     brokers.add_topic("Orders", queue_nums=1)
     brokers.put("Orders", 0, now_ms())
     url = reverse("browse:message", args=["broker-a", 0, 0, "Orders"])
@@ -249,14 +251,14 @@ def test_a_reader_sees_all_of_a_message_but_its_body(actors, brokers) -> None:
         (b"", False, "text", ""),
     ],
 )
-def test_a_body_is_shown_as_what_it_is(data, is_cut, kind, part) -> None:
+def test_a_body_is_shown_by_its_type(data, is_cut, kind, part) -> None:
     body = body_of(data, is_cut=is_cut)
 
     assert body.kind == kind
     assert part in body.text
 
 
-def test_charts_of_topics_groups_and_queues_lead_to_messages() -> None:
+def test_charts_of_topics_groups_and_queues_link_to_messages() -> None:
     place = str(QueuePlace("billing", "Orders", "broker-a", 3))
 
     assert chart_row(TOPIC_CHARTS[0], "Orders", "")["messages_url"] == f"{SEARCH}?topic=Orders&"
@@ -283,7 +285,7 @@ def test_each_key_of_a_message_finds_it_exactly(key, actors, brokers) -> None:
     assert "contain no message with exactly this key" in part.text
 
 
-def test_an_id_leads_to_its_message_and_a_unique_key_needs_the_topic(actors, brokers) -> None:
+def test_an_id_leads_to_its_message_but_a_unique_key_needs_the_topic(actors, brokers) -> None:
     placed(brokers)
     url = reverse("browse:message", args=["broker-a", 0, 0, "Orders"])
     offset_id = actors.reader.get(url).context["message"].offset_msg_id
@@ -296,7 +298,7 @@ def test_an_id_leads_to_its_message_and_a_unique_key_needs_the_topic(actors, bro
     assert "Not found" in actors.reader.get(FIND, {"by": "id", "text": expired}).text
 
 
-def test_who_could_not_look_does_not_say_that_there_is_nothing(actors, brokers) -> None:
+def test_a_failed_check_does_not_claim_that_there_is_nothing(actors, brokers) -> None:
     placed(brokers)
     stranger = actors.reader.get(FIND, {"by": "id", "text": KEYED["UNIQ_KEY"]})
     brokers.fails = BrokerDownError("127.0.0.1:10911", "no connection")
@@ -307,7 +309,7 @@ def test_who_could_not_look_does_not_say_that_there_is_nothing(actors, brokers) 
     assert "Not found" not in stranger.text + gone.text
 
 
-def test_a_place_leads_to_its_message_or_says_what_the_queue_holds(actors, brokers) -> None:
+def test_an_offset_leads_to_its_message_or_shows_the_queues_range(actors, brokers) -> None:
     placed(brokers)
     place = {"by": "place", "topic": "Orders", "queue": "broker-a:0", "offset": "0"}
 
@@ -324,7 +326,7 @@ def reader_state(actors) -> tuple[str, str]:
     return row.state, answer.text
 
 
-def test_a_message_tells_what_each_group_did_with_it_and_how_it_knows(actors, brokers) -> None:
+def test_a_message_page_shows_each_groups_actions_and_their_evidence(actors, brokers) -> None:
     placed(brokers)
     brokers.add_group("billing", topic="Orders")
     assert reader_state(actors)[0] == "unknown"
@@ -353,9 +355,7 @@ def test_a_message_tells_what_each_group_did_with_it_and_how_it_knows(actors, br
     assert reader_state(actors)[0] == "dead"
 
 
-def test_a_message_is_shown_though_nobody_can_say_who_consumed_it(
-    actors, brokers, monkeypatch
-) -> None:
+def test_a_message_is_shown_even_if_its_consumers_are_unknown(actors, brokers, monkeypatch) -> None:
     placed(brokers)
 
     def silent(*_args: object) -> None:
@@ -388,7 +388,7 @@ def test_a_tree_of_any_size_is_bounded(text) -> None:
     assert body.kind == "json" or body.text.count("<li") <= NODES_MAX + DEPTH_MAX
 
 
-def test_an_export_holds_what_was_found_and_is_written_down(actors, brokers) -> None:
+def test_an_export_has_the_found_messages_and_is_recorded(actors, brokers) -> None:
     orders(brokers)
     brokers.put_message("Orders", 0, b"\xff\x00", MOMENT_MS + 100, KEYS="=1+1")
     query = f"topic=Orders&from={MOMENT_MS}&to={MOMENT_MS + 1_000}&name=region"
@@ -408,7 +408,7 @@ def test_an_export_holds_what_was_found_and_is_written_down(actors, brokers) -> 
     assert (entry.after["messages"], entry.after["is_whole"]) == (5, True)
 
 
-def test_an_export_to_a_spreadsheet_has_no_formula_and_says_what_is_no_text(
+def test_a_spreadsheet_export_has_no_formula_and_marks_values_that_are_not_text(
     actors, brokers
 ) -> None:
     brokers.add_topic("Orders", queue_nums=1)
@@ -423,7 +423,7 @@ def test_an_export_to_a_spreadsheet_has_no_formula_and_says_what_is_no_text(
     assert row["stored_ms"] == str(MOMENT_MS)
 
 
-def test_an_export_that_is_a_part_is_named_so(actors, brokers, monkeypatch) -> None:
+def test_a_partial_export_is_labelled_as_partial(actors, brokers, monkeypatch) -> None:
     orders(brokers)
     monkeypatch.setattr(exporting, "MESSAGES_MAX", 5)
     monkeypatch.setattr(exporting, "READ_AT_ONCE", 4)
@@ -440,7 +440,7 @@ def spread(answer, number: int) -> dict[str, int]:
     return {bar.text: bar.times for bar in answer.context["found"].spreads[number].bars}
 
 
-def test_a_distribution_counts_what_a_search_finds(actors, brokers) -> None:
+def test_a_distribution_counts_a_searchs_results(actors, brokers) -> None:
     orders(brokers)
     query = {"topic": "Orders", "from": MOMENT_MS, "to": MOMENT_MS + 1_000}
     url = reverse("browse:distribution")
@@ -459,7 +459,7 @@ def test_a_distribution_counts_what_a_search_finds(actors, brokers) -> None:
     assert secret.status_code == 404
 
 
-def test_a_distribution_of_a_part_says_of_how_many(actors, brokers, monkeypatch) -> None:
+def test_a_partial_distribution_shows_the_total(actors, brokers, monkeypatch) -> None:
     orders(brokers)
     monkeypatch.setattr(distribution, "LOOKED_AT_MAX", 6)
     monkeypatch.setattr(distribution, "READ_AT_ONCE", 6)

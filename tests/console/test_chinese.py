@@ -54,7 +54,7 @@ def marks(text: str) -> Counter[str]:
     return Counter(PLACEHOLDER.findall(text))
 
 
-def test_a_translation_has_the_placeholders_and_the_markup_of_its_source() -> None:
+def test_a_translation_has_its_sources_placeholders_and_markup() -> None:
     assert len(TRANSLATED) > 2_000
 
     wrong = [
@@ -68,20 +68,20 @@ def test_a_translation_has_the_placeholders_and_the_markup_of_its_source() -> No
     assert wrong == []
 
 
-def test_a_translation_begins_and_ends_a_line_where_its_source_does() -> None:
+def test_a_translation_has_the_same_leading_and_trailing_newlines_as_its_source() -> None:
     def ends(text: str) -> tuple[bool, bool]:
         return text.startswith("\n"), text.endswith("\n")
 
     assert [each for each in TRANSLATED if ends(chinese(each)[0]) != ends(each.msgid)] == []
 
 
-def test_chinese_has_one_form_whatever_the_number() -> None:
+def test_chinese_has_one_form_for_all_numbers() -> None:
     for source in SOURCES:
         assert "nplurals=1; plural=0;" in source.read_text(encoding="utf-8")
     assert [each for each in ENTRIES if len(chinese(each)) != 1] == []
 
 
-def test_translations_keep_to_the_glossary() -> None:
+def test_translations_follow_the_glossary() -> None:
     wrong = [
         (entry.msgid, said)
         for entry in TRANSLATED

@@ -82,7 +82,7 @@ def is_name(text: str) -> bool:
     return not ENGLISH.search(rest.strip())
 
 
-def test_each_sentence_is_there_in_chinese() -> None:
+def test_each_sentence_is_translated_to_chinese() -> None:
     missing = [each.msgid for each in ENTRIES if not each.translated()]
 
     assert missing == [], "translate them in console/locale/zh_Hans (docs/translating.md)"
@@ -143,7 +143,7 @@ def test_no_page_shows_an_english_sentence(actors, world) -> None:
     assert seen > 0.9 * len(PAGES)
 
 
-def test_the_pages_of_strangers_show_no_english_sentence(actors, world) -> None:
+def test_strangers_pages_show_no_english_sentence(actors, world) -> None:
     for address in (reverse("accounts:sign-in"), reverse("accounts:join", args=[world["join"]])):
         html = actors.stranger.get(address, headers={"accept-language": "zh"}).content.decode()
 

@@ -52,7 +52,7 @@ def test_producers_are_listed_by_group_without_those_inside_clients(actors, clie
     assert "data-danger" not in own  # a viewer gets no buttons
 
 
-def test_an_empty_list_says_how_a_producer_comes_there(actors, brokers, settings) -> None:
+def test_an_empty_list_explains_how_producers_get_there(actors, brokers, settings) -> None:
     settings.TREBUCHET_NAMESRV = ["10.0.0.1:9876", "10.0.0.2:9876"]
     html = actors.reader.get(reverse("clients:producers")).content.decode()
 
@@ -62,7 +62,7 @@ def test_an_empty_list_says_how_a_producer_comes_there(actors, brokers, settings
     assert actors.reader.get(reverse("clients:producers")).status_code == 503
 
 
-def test_the_question_says_what_a_client_leaves_and_promises_no_ban(actors, clients) -> None:
+def test_the_confirmation_lists_the_clients_groups_and_promises_no_ban(actors, clients) -> None:
     html = actors.operator.get(url_of()).content.decode()
 
     assert "broker-a ← 10.0.0.5:4411" in html
@@ -72,7 +72,7 @@ def test_the_question_says_what_a_client_leaves_and_promises_no_ban(actors, clie
     assert len(clients.members["billing"]) == 2
 
 
-def test_a_client_is_disconnected_with_a_reason_which_the_audit_keeps(actors, clients) -> None:
+def test_a_client_is_disconnected_with_a_reason_that_is_audited(actors, clients) -> None:
     data = {"groups": groups_shown(actors.operator, url_of())}
 
     silent = actors.operator.post(url_of(), data)
@@ -92,9 +92,7 @@ def test_a_client_is_disconnected_with_a_reason_which_the_audit_keeps(actors, cl
     assert entry.after == {"reason": "it hangs", "connections": ["broker-a 10.0.0.5:4411"]}
 
 
-def test_a_client_that_joined_another_group_meanwhile_stays_and_the_question_comes_again(
-    actors, clients
-) -> None:
+def test_a_client_that_joined_another_group_stays_and_is_confirmed_again(actors, clients) -> None:
     data = {"groups": "billing", "reason": "it hangs"}
 
     answer = actors.operator.post(url_of(), data)
@@ -105,7 +103,7 @@ def test_a_client_that_joined_another_group_meanwhile_stays_and_the_question_com
     assert Entry.objects.get().outcome == "failed"
 
 
-def test_who_may_disconnect_from_one_group_takes_a_client_out_of_no_other(
+def test_permission_to_disconnect_from_one_group_removes_a_client_from_no_other(
     limited, limited_account, clients
 ) -> None:
     role = CustomRole.objects.create(
@@ -121,7 +119,7 @@ def test_who_may_disconnect_from_one_group_takes_a_client_out_of_no_other(
     assert [each.client_id for each in clients.members["billing"]] == ["10.0.0.5@17"]
 
 
-def test_a_broker_that_cannot_disconnect_is_said_before_anybody_tries(actors, clients) -> None:
+def test_a_broker_without_disconnect_support_is_reported_beforehand(actors, clients) -> None:
     clients.disconnect_fails = RequestFailedError("127.0.0.1:10911", 3, "request code 30016")
 
     html = actors.operator.get(url_of()).content.decode()
@@ -130,5 +128,5 @@ def test_a_broker_that_cannot_disconnect_is_said_before_anybody_tries(actors, cl
     assert "danger-reason" not in html
 
 
-def test_a_client_that_has_gone_is_no_page(actors, clients) -> None:
+def test_a_disconnected_client_has_no_page(actors, clients) -> None:
     assert actors.operator.get(url_of(client="gone")).status_code == 404

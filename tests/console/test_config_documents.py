@@ -94,7 +94,7 @@ def changes_of(text: str, *broker_names: str, is_whole: bool = False) -> dict[st
     return {plan.name: plan.wanted for plan in plans}
 
 
-def test_a_file_changes_what_it_names_and_leaves_the_rest_alone(orders: FakeBroker) -> None:
+def test_a_file_changes_only_the_values_it_names(orders: FakeBroker) -> None:
     found = changes_of(YAML)
 
     assert found == {
@@ -105,7 +105,7 @@ def test_a_file_changes_what_it_names_and_leaves_the_rest_alone(orders: FakeBrok
     }
 
 
-def test_a_whole_file_takes_away_what_it_does_not_name_but_nothing_that_brokers_make(
+def test_a_complete_file_removes_unnamed_entries_except_those_created_by_brokers(
     orders: FakeBroker,
 ) -> None:
     found = changes_of(YAML, is_whole=True)
@@ -115,7 +115,7 @@ def test_a_whole_file_takes_away_what_it_does_not_name_but_nothing_that_brokers_
     ]
 
 
-def test_an_entry_may_be_for_some_brokers_and_differ_on_one(second: FakeBroker) -> None:
+def test_an_entry_may_apply_to_some_brokers_and_differ_on_one(second: FakeBroker) -> None:
     text = """\
 trebuchet: 1
 topics:
@@ -129,7 +129,7 @@ topics:
     assert (wanted["Orders"]["perm"], sorted(wanted)) == (2, ["Late", "Orders"])
 
 
-def test_a_real_broker_s_files_are_taken_over(orders: FakeBroker) -> None:
+def test_a_real_brokers_files_are_taken_over(orders: FakeBroker) -> None:
     text = """{
 \t"dataVersion":{
 \t\t"counter":269,
@@ -189,7 +189,7 @@ def test_a_real_broker_s_files_are_taken_over(orders: FakeBroker) -> None:
         ('{"other":{}}', "must have an object topicConfigTable", 1),
     ],
 )
-def test_a_file_that_is_none_is_refused_with_its_line(
+def test_an_invalid_file_is_rejected_with_its_line(
     brokers: FakeBroker, text: str, said: str, line: int | None
 ) -> None:
     with pytest.raises(FileProblemsError) as caught:
@@ -201,16 +201,14 @@ def test_a_file_that_is_none_is_refused_with_its_line(
         assert problem.line == line
 
 
-def test_a_file_for_other_brokers_is_refused(orders: FakeBroker) -> None:
+def test_a_file_for_other_brokers_is_rejected(orders: FakeBroker) -> None:
     text = "trebuchet: 1\ngroups:\n  g: {brokers: [broker-z]}\n"
 
     with pytest.raises(FileProblemsError, match="for other brokers: broker-z"):
         changes_of(text)
 
 
-def test_what_is_exported_changes_nothing_when_it_comes_back(
-    brokers: FakeBroker, rng: Random
-) -> None:
+def test_importing_an_export_changes_nothing(brokers: FakeBroker, rng: Random) -> None:
     for number in range(40):
         topic = {key.name: value_for(key, rng) for key in TOPIC_KEYS}
         group = {key.name: value_for(key, rng) for key in GROUP_KEYS}
@@ -229,7 +227,7 @@ def value_for(key: Any, rng: Random) -> Any:
     return rng.choice(key.choices) if key.choices else rng.randint(key.low, key.high)
 
 
-def test_an_export_says_where_brokers_differ() -> None:
+def test_an_export_shows_differences_between_brokers() -> None:
     other = {**ORDERS, "perm": 4}
 
     found = yaml_entry(ConfigFile.TOPICS, {"a": ORDERS, "b": other, "c": ORDERS, "d": None})
@@ -244,7 +242,7 @@ def test_an_export_says_where_brokers_differ() -> None:
     assert [wanted.on(name) for name in "abcd"] == [ORDERS, other, ORDERS, None]
 
 
-def test_the_plan_of_a_file_is_what_the_broker_then_has(
+def test_the_broker_ends_up_with_the_planned_file(
     orders: FakeBroker, tmp_path: Path, rng: Random
 ) -> None:
     file = tmp_path / "wanted.yaml"
@@ -266,7 +264,7 @@ def test_the_plan_of_a_file_is_what_the_broker_then_has(
         assert config("plan", str(file), "--whole") == ("no differences\n", 0)
 
 
-def test_drift_names_what_is_missing_and_what_differs(second: FakeBroker) -> None:
+def test_drift_names_missing_and_different_values(second: FakeBroker) -> None:
     found = {name: read(name, ConfigFile.TOPICS) for name in ("broker-a", "broker-b")}
 
     drifts = drift_of(ConfigFile.TOPICS, found)
@@ -285,7 +283,7 @@ def test_drift_names_what_is_missing_and_what_differs(second: FakeBroker) -> Non
     assert list(one.wanted) == ["Orders"]
 
 
-def test_the_drift_s_page_leads_to_a_plan(actors: Actors, second: FakeBroker) -> None:
+def test_the_drift_page_links_to_a_plan(actors: Actors, second: FakeBroker) -> None:
     page = actors.admin.get(reverse("files:drift"))
     plan = actors.admin.get(reverse("files:alike", args=["broker-a", "topics.json"]))
 
@@ -294,7 +292,7 @@ def test_the_drift_s_page_leads_to_a_plan(actors: Actors, second: FakeBroker) ->
     assert [each.plan.name for each in plan.context["shown"]] == ["broker-b · topics.json"]
 
 
-def test_an_upload_is_planned_applied_and_each_file_undone(
+def test_an_upload_is_previewed_applied_and_each_file_undone(
     actors: Actors, orders: FakeBroker, tmp_path: Path
 ) -> None:
     file = tmp_path / "wanted.yaml"
@@ -316,7 +314,7 @@ def test_an_upload_is_planned_applied_and_each_file_undone(
     assert orders.group_configs["billing"].retry_max_times == 16
 
 
-def test_an_import_that_is_none_says_so_and_keeps_its_text(
+def test_an_invalid_import_is_explained_and_keeps_its_text(
     actors: Actors, orders: FakeBroker
 ) -> None:
     url = reverse("files:import")
@@ -328,7 +326,7 @@ def test_an_import_that_is_none_says_so_and_keeps_its_text(
     assert "topics: {}" in wrong.content.decode()
 
 
-def test_the_export_of_the_page_is_that_of_the_command(
+def test_the_pages_export_equals_the_commands(
     actors: Actors, orders: FakeBroker, tmp_path: Path
 ) -> None:
     answer = actors.admin.get(reverse("files:export"))
@@ -338,7 +336,7 @@ def test_the_export_of_the_page_is_that_of_the_command(
     assert answer.content.decode() == config("export")[0] == (tmp_path / "now.yaml").read_text()
 
 
-def test_a_plan_ends_with_2_where_something_differs(orders: FakeBroker, tmp_path: Path) -> None:
+def test_a_plan_with_differences_exits_with_2(orders: FakeBroker, tmp_path: Path) -> None:
     file = tmp_path / "wanted.yaml"
     file.write_text(YAML)
 
@@ -356,7 +354,7 @@ def test_a_plan_ends_with_2_where_something_differs(orders: FakeBroker, tmp_path
     assert orders.topic_configs["Orders"].perm == 6
 
 
-def test_what_costs_messages_is_applied_only_when_asked(orders: FakeBroker, tmp_path: Path) -> None:
+def test_changes_that_lose_messages_need_a_request(orders: FakeBroker, tmp_path: Path) -> None:
     orders.put("Bills", 0, 1, 2)
     file = tmp_path / "wanted.yaml"
     file.write_text(YAML)
@@ -381,7 +379,7 @@ def test_what_costs_messages_is_applied_only_when_asked(orders: FakeBroker, tmp_
         (["drift", "--broker", "broker-z"], "No master named broker-z"),
     ],
 )
-def test_what_cannot_be_told_ends_with_1(
+def test_an_unanswerable_question_exits_with_1(
     orders: FakeBroker, arguments: list[str], said: str
 ) -> None:
     found, code = config(*arguments)
@@ -400,7 +398,7 @@ def test_wrong_usage_does_not_look_like_a_difference(
     assert "FILE" in capsys.readouterr().err
 
 
-def test_the_command_s_drift_ends_with_2_and_is_json_on_demand(second: FakeBroker) -> None:
+def test_the_drift_command_exits_with_2_and_prints_json_on_demand(second: FakeBroker) -> None:
     said, code = config("drift")
     as_json, _code = config("drift", "--json")
     alone, alone_code = config("drift", "--broker", "broker-a")
@@ -415,7 +413,7 @@ def test_the_command_s_drift_ends_with_2_and_is_json_on_demand(second: FakeBroke
     assert "topics.json: identical" in alone
 
 
-def test_a_change_meanwhile_is_drift_again(orders: FakeBroker, tmp_path: Path) -> None:
+def test_a_concurrent_change_is_drift_again(orders: FakeBroker, tmp_path: Path) -> None:
     file = tmp_path / "now.yaml"
     config("export", "--output", str(file))
     assert config("plan", str(file), "--whole")[1] == 0
@@ -437,7 +435,7 @@ def filtered(orders: FakeBroker) -> FakeBroker:
     return orders
 
 
-def test_filters_travel_and_delay_offsets_on_demand(filtered: FakeBroker) -> None:
+def test_filters_are_copied_and_delay_offsets_on_demand(filtered: FakeBroker) -> None:
     usual, with_delays = yaml_of(["broker-a"]), yaml_of(["broker-a"], with_delays=True)
 
     found = yaml.safe_load(with_delays)
@@ -448,11 +446,11 @@ def test_filters_travel_and_delay_offsets_on_demand(filtered: FakeBroker) -> Non
     assert changes_of(with_delays, is_whole=True) == {}
 
 
-def test_a_cluster_without_filters_has_no_section_of_them(orders: FakeBroker) -> None:
+def test_a_cluster_without_filters_has_no_filter_section(orders: FakeBroker) -> None:
     assert "filters" not in yaml.safe_load(yaml_of(["broker-a"]))
 
 
-def test_filters_and_delay_offsets_of_a_file_are_changed(filtered: FakeBroker) -> None:
+def test_a_file_changes_filters_and_delay_offsets(filtered: FakeBroker) -> None:
     text = """\
 trebuchet: 1
 filters:
@@ -472,7 +470,7 @@ delays:
     assert whole["broker-a · delayOffset.json"] == {"2": {"offset": "6"}}, "no level goes"
 
 
-def test_delay_offsets_of_one_broker_leave_the_others_alone(second: FakeBroker) -> None:
+def test_one_brokers_delay_offsets_leave_the_others_alone(second: FakeBroker) -> None:
     second.other_tables[ConfigFile.DELAYS] = {"2": 5}
 
     found = changes_of("trebuchet: 1\ndelays:\n  broker-a: {2: 6}\n", "broker-a", "broker-b")
@@ -480,7 +478,7 @@ def test_delay_offsets_of_one_broker_leave_the_others_alone(second: FakeBroker) 
     assert list(found) == ["broker-a · delayOffset.json"]
 
 
-def test_a_real_broker_s_delay_offsets_and_filters_are_taken_over(orders: FakeBroker) -> None:
+def test_a_real_brokers_delay_offsets_and_filters_are_taken_over(orders: FakeBroker) -> None:
     orders.other_tables[ConfigFile.DELAYS] = {"2": 5, "3": 1}
     delays = '{\n\t"offsetTable":{1:48,2:5\n\t}\n}'
     kept = '"bornTime":1,"clientVersion":2,"consumerGroup":"g","dead":true,"deadTime":3,"topic":"T"'
@@ -495,7 +493,7 @@ def test_a_real_broker_s_delay_offsets_and_filters_are_taken_over(orders: FakeBr
     }
 
 
-def test_filters_that_differ_between_masters_are_drift_and_offsets_are_not(
+def test_different_filters_between_masters_are_drift_but_offsets_are_not(
     filtered: FakeBroker, second: FakeBroker
 ) -> None:
     other = {"groupFilterData": {"billing": {**EXPRESSION, "expression": "price > 20"}}}
@@ -509,7 +507,7 @@ def test_filters_that_differ_between_masters_are_drift_and_offsets_are_not(
     assert "delayOffset" not in said
 
 
-def test_a_broker_that_does_not_tell_its_filters_is_left_out(
+def test_a_broker_that_does_not_report_its_filters_is_left_out(
     filtered: FakeBroker, second: FakeBroker, monkeypatch: pytest.MonkeyPatch, actors: Actors
 ) -> None:
     read_them = gateway().files.read
@@ -534,7 +532,7 @@ def test_a_broker_that_does_not_tell_its_filters_is_left_out(
     assert refused.status_code == 404
 
 
-def test_the_command_plans_and_applies_filters_and_delay_offsets(
+def test_the_command_previews_and_applies_filters_and_delay_offsets(
     filtered: FakeBroker, tmp_path: Path
 ) -> None:
     filtered.add_topic("SCHEDULE_TOPIC_XXXX", queue_nums=2)
@@ -559,7 +557,7 @@ def test_the_command_plans_and_applies_filters_and_delay_offsets(
     assert config("plan", str(file))[1] == 0
 
 
-def test_a_bad_expression_in_a_file_is_refused_before_anything_is_done(
+def test_an_invalid_expression_in_a_file_is_rejected_before_anything_is_done(
     filtered: FakeBroker, tmp_path: Path
 ) -> None:
     file = tmp_path / "now.yaml"

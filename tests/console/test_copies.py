@@ -95,7 +95,7 @@ def test_every_command_line_has_options_that_are_tried_against_the_original(
         assert options_of(rest) <= KNOWN[command], line
 
 
-def test_a_topic_s_line_makes_it_as_it_is(actors: Actors, world: FakeBroker) -> None:
+def test_a_topics_line_recreates_it(actors: Actors, world: FakeBroker) -> None:
     found = copies(actors, "/topics/t/Orders/")
 
     assert lines(found)[0].endswith("-b 127.0.0.1:10911 -t Orders -r 4 -w 2 -p 6 -o true")
@@ -103,7 +103,7 @@ def test_a_topic_s_line_makes_it_as_it_is(actors: Actors, world: FakeBroker) -> 
     ast.parse(found["Python: read messages with Spark"])
 
 
-def test_a_group_s_line_has_all_of_its_values(actors: Actors, world: FakeBroker) -> None:
+def test_a_groups_line_has_all_its_values(actors: Actors, world: FakeBroker) -> None:
     found = copies(actors, "/groups/g/billing/")
 
     assert lines(found)[0].endswith(
@@ -126,7 +126,7 @@ def test_a_reset_by_time_has_a_line(mode: str, to: str, actors: Actors, world: F
 
 
 @pytest.mark.parametrize("mode", ["shift&shift=1", "offset&offset=1", "earliest&queue=broker-a:0"])
-def test_a_reset_that_mqadmin_cannot_do_has_no_line(
+def test_a_reset_that_mqadmin_cannot_do_has_no_command_line(
     mode: str, actors: Actors, world: FakeBroker
 ) -> None:
     found = copies(actors, PREVIEW + mode)
@@ -143,7 +143,7 @@ def test_a_reset_that_mqadmin_cannot_do_has_no_line(
         (MESSAGE, "topic", "Orders"),
     ],
 )
-def test_a_line_of_curl_and_its_python_ask_for_what_the_page_shows(
+def test_the_curl_command_and_its_python_request_what_the_page_shows(
     url: str,
     key: str,
     value: str,
@@ -167,7 +167,7 @@ def test_a_line_of_curl_and_its_python_ask_for_what_the_page_shows(
     ast.parse(found["Python"])
 
 
-def test_a_group_without_a_configuration_has_nothing_to_make(
+def test_a_group_without_a_configuration_has_nothing_to_create(
     actors: Actors, world: FakeBroker
 ) -> None:
     del world.group_configs["billing"]
@@ -177,7 +177,7 @@ def test_a_group_without_a_configuration_has_nothing_to_make(
     assert not any("updateSubGroup" in line for line in lines(found))
 
 
-def test_a_shell_takes_a_line_as_it_is_meant(settings) -> None:
+def test_a_shell_reads_a_line_as_intended(settings) -> None:
     settings.TREBUCHET_NAMESRV = ["10.0.0.1:9876", "10.0.0.2:9876"]
 
     line = mqadmin("topicStatus", {"t": "%RETRY%a|b; rm"})

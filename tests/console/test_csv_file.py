@@ -64,11 +64,11 @@ def test_no_text_becomes_a_formula(text) -> None:
         *('{"id": 1, "low": -2}', "2026-01-02T03:04:05Z", "a=b", "x-y", "-inf", "%RETRY%billing"),
     ],
 )
-def test_numbers_and_harmless_text_stay_as_they_are(value) -> None:
+def test_numbers_and_harmless_text_stay_unchanged(value) -> None:
     assert safe_cell(value) == str(value)
 
 
-def test_a_value_that_is_not_known_is_an_empty_cell() -> None:
+def test_an_unknown_value_is_an_empty_cell() -> None:
     assert list(csv_lines(["a", "b"], [[None, 1]])) == ["a,b\r\n", ",1\r\n"]
 
 

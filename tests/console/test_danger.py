@@ -37,7 +37,7 @@ def effects(html: str) -> dict[str, str]:
     return {label: value.strip() for label, value in found}
 
 
-def test_a_question_counts_what_hangs_on_the_topic(actors: Actors, world: FakeBroker) -> None:
+def test_a_confirmation_counts_what_depends_on_the_topic(actors: Actors, world: FakeBroker) -> None:
     html = actors.admin.get(DELETE).content.decode()
 
     assert effects(html) == {
@@ -51,7 +51,7 @@ def test_a_question_counts_what_hangs_on_the_topic(actors: Actors, world: FakeBr
     assert "Orders" in world.topic_configs
 
 
-def test_another_name_takes_nothing_away_and_is_said(actors: Actors, world: FakeBroker) -> None:
+def test_another_name_removes_nothing_and_is_reported(actors: Actors, world: FakeBroker) -> None:
     answer = actors.admin.post(DELETE, {"name": "orders"})
 
     assert answer.status_code == 422
@@ -60,7 +60,7 @@ def test_another_name_takes_nothing_away_and_is_said(actors: Actors, world: Fake
     assert not Entry.objects.exists()
 
 
-def test_what_changed_while_somebody_looked_is_not_deleted(
+def test_an_entry_changed_since_it_was_viewed_is_not_deleted(
     actors: Actors, world: FakeBroker
 ) -> None:
     seen = actors.admin.get(DELETE).context["danger"].hidden["seen"]
@@ -76,14 +76,14 @@ def test_what_changed_while_somebody_looked_is_not_deleted(
     assert "Orders" not in world.topic_configs
 
 
-def test_what_cannot_be_done_now_has_no_button(actors: Actors, world: FakeBroker) -> None:
+def test_an_unavailable_action_has_no_button(actors: Actors, world: FakeBroker) -> None:
     html = actors.admin.get(reverse("groups:delete", args=["billing"])).content.decode()
 
     assert "has connected consumers" in html
     assert "button--danger button--primary" not in html
 
 
-def test_a_group_without_a_configuration_asks_for_its_name(
+def test_a_group_without_a_configuration_needs_its_name_typed(
     actors: Actors, world: FakeBroker
 ) -> None:
     del world.group_configs["idle"]
@@ -97,7 +97,7 @@ def test_a_group_without_a_configuration_asks_for_its_name(
     assert "/undo/" not in answer.content.decode()
 
 
-def test_every_question_of_the_console_is_the_one_component() -> None:
+def test_every_confirmation_of_the_console_uses_the_one_component() -> None:
     """A separate dialog would need its own script and wouldn't work without one."""
     wrong = [
         path.name

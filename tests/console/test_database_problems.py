@@ -31,7 +31,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> s
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("broken", list(SAID), indirect=True)
-def test_a_page_says_what_is_wrong_with_the_database_and_that_nothing_was_changed(
+def test_a_page_explains_the_database_problem_and_that_nothing_was_changed(
     broken: str,
 ) -> None:
     answer = Client(raise_request_exception=False).get("/accounts/sign-in/")
@@ -43,7 +43,7 @@ def test_a_page_says_what_is_wrong_with_the_database_and_that_nothing_was_change
     assert "Messages aren&#x27;t affected." in page
 
 
-def test_where_even_that_page_asks_the_database_it_is_said_in_plain_text(
+def test_an_error_page_that_also_needs_the_database_is_plain_text(
     rf: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_arguments: object) -> None:
@@ -57,7 +57,7 @@ def test_where_even_that_page_asks_the_database_it_is_said_in_plain_text(
     assert "responding: gone." in answer.content.decode()
 
 
-def test_the_api_says_the_same(rf: object) -> None:
+def test_the_api_returns_the_same(rf: object) -> None:
     request = rf.get("/api/v1/topics")  # type: ignore[attr-defined]  # pytest-django's
 
     answer = operations.on_database_problem(request, OperationalError("database is locked"))

@@ -63,7 +63,7 @@ def start(client, **asked: object):
     )
 
 
-def test_the_list_counts_what_is_open_in_each_group(actors, letters) -> None:
+def test_the_list_counts_open_dead_letters_in_each_group(actors, letters) -> None:
     letters.give_up("audit", "Orders", 1_000)
     start(actors.operator, topic="Refunds")
 
@@ -77,14 +77,14 @@ def test_the_list_counts_what_is_open_in_each_group(actors, letters) -> None:
     assert "<strong>3</strong>" in rows[1]
 
 
-def test_without_dead_letters_the_page_says_what_would_be_there(actors, brokers) -> None:
+def test_without_dead_letters_the_page_explains_what_would_appear(actors, brokers) -> None:
     assert "No dead letters" in actors.reader.get(reverse("dead_letters:list")).text
     missing = actors.reader.get(reverse("dead_letters:group", args=["billing"]))
     assert missing.status_code == 404
     assert "has no dead letters" in missing.text
 
 
-def test_dead_letters_are_counted_by_what_they_are(letters) -> None:
+def test_dead_letters_are_counted_by_kind(letters) -> None:
     reasons = read_letters("billing").reasons
 
     assert [(each.topic, each.tag, each.count, each.oldest_ms) for each in reasons] == [
@@ -94,7 +94,7 @@ def test_dead_letters_are_counted_by_what_they_are(letters) -> None:
     ]
 
 
-def test_a_replay_goes_to_the_retry_topic_and_keeps_what_the_message_is(actors, letters) -> None:
+def test_a_replay_goes_to_the_retry_topic_and_keeps_the_message_unchanged(actors, letters) -> None:
     answer = start(actors.operator)
 
     assert [topic for topic, _body, _table in letters.resent] == [RETRY] * 4
@@ -137,7 +137,7 @@ def test_a_replay_to_their_own_topics_names_the_other_groups(actors, letters) ->
         ({"m": ["broker-a:0:1:999"]}, []),
     ],
 )
-def test_what_the_preview_counts_is_what_is_sent(actors, letters, asked, keys) -> None:
+def test_the_preview_counts_exactly_the_sent_messages(actors, letters, asked, keys) -> None:
     if "ticked" in asked:
         found = read_letters("billing").found
         asked = {"m": [found[each].key for each in asked["ticked"]]}
@@ -153,7 +153,7 @@ def test_what_the_preview_counts_is_what_is_sent(actors, letters, asked, keys) -
     assert int(counted[1]) == len(keys)
 
 
-def test_whatever_is_chosen_the_preview_counts_what_is_sent(actors, letters, rng) -> None:
+def test_any_choice_in_the_preview_counts_the_sent_messages(actors, letters, rng) -> None:
     """Repeatedly: messages already replayed are left out, unless requested."""
     for number in range(20):
         topic, tag = rng.choice(["Orders", "Refunds"]), rng.choice(["paid", "late", ""])
@@ -184,7 +184,7 @@ def test_whatever_is_chosen_the_preview_counts_what_is_sent(actors, letters, rng
     assert replayed >= len({table[names.PROPERTY_KEYS] for _t, _b, table in letters.resent}) > 0
 
 
-def test_a_second_replay_leaves_out_what_was_sent_unless_asked(actors, letters) -> None:
+def test_a_second_replay_skips_already_sent_messages_by_default(actors, letters) -> None:
     start(actors.operator, topic="Refunds")
 
     shown = preview(actors.operator)
@@ -197,7 +197,7 @@ def test_a_second_replay_leaves_out_what_was_sent_unless_asked(actors, letters) 
     assert re.search(r"<dt>Already replayed</dt>\s*<dd>4", again)
 
 
-def test_no_target_is_chosen_for_anybody(actors, letters) -> None:
+def test_no_target_is_preselected(actors, letters) -> None:
     page = actors.operator.get(reverse("dead_letters:preview", args=["billing"])).text
 
     assert "checked" not in page.partition("choice-list")[2]
@@ -212,14 +212,14 @@ def test_looking_at_a_preview_sends_nothing(actors, letters) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "nonsense"])
-def test_a_replay_that_was_not_previewed_is_refused(actors, letters, token) -> None:
+def test_a_replay_without_a_preview_is_rejected(actors, letters, token) -> None:
     url = reverse("dead_letters:start", args=["billing"])
 
     assert "nothing was changed" in actors.operator.post(url, {"token": token}, follow=True).text
     assert not letters.resent
 
 
-def test_a_preview_of_another_group_is_refused(actors, letters) -> None:
+def test_a_preview_of_another_group_is_rejected(actors, letters) -> None:
     token = token_of(preview(actors.operator))
     url = reverse("dead_letters:start", args=["audit"])
 
@@ -228,7 +228,7 @@ def test_a_preview_of_another_group_is_refused(actors, letters) -> None:
     assert not letters.resent
 
 
-def test_what_a_broker_refuses_is_said_and_stops_after_five(actors, letters) -> None:
+def test_a_brokers_rejections_are_reported_and_stop_after_five(actors, letters) -> None:
     for number in range(6):
         letters.give_up("billing", "Orders", 5_000 + number)
     letters.resend_fails = RequestFailedError(ADDRESS, 14, "the disk is full")
@@ -242,7 +242,7 @@ def test_what_a_broker_refuses_is_said_and_stops_after_five(actors, letters) -> 
     assert "5 messages are waiting to be sent" in answer.text
 
 
-def test_what_nobody_answered_may_have_been_sent_and_is_not_sent_again_unseen(
+def test_an_unanswered_message_may_have_been_sent_and_is_not_resent_unchecked(
     actors, letters
 ) -> None:
     letters.resend_fails = BrokerDownError(ADDRESS, "no answer")
@@ -255,7 +255,7 @@ def test_what_nobody_answered_may_have_been_sent_and_is_not_sent_again_unseen(
     assert [table[names.PROPERTY_KEYS] for _t, _b, table in letters.resent] == ["k2", "k3", "k4"]
 
 
-def test_a_topic_that_is_gone_is_counted_before(actors, letters) -> None:
+def test_a_deleted_topic_counts_until_its_deletion(actors, letters) -> None:
     del letters.topic_configs["Refunds"]
 
     shown = preview(actors.operator, target="origin").text
@@ -264,7 +264,7 @@ def test_a_topic_that_is_gone_is_counted_before(actors, letters) -> None:
     assert re.search(r"<dt>Can&#x27;t be sent</dt>\s*<dd>1", shown)
 
 
-def test_a_cancelled_replay_ends_and_its_rest_can_be_sent(actors, letters, monkeypatch) -> None:
+def test_a_cancelled_replay_ends_and_the_rest_can_be_sent(actors, letters, monkeypatch) -> None:
     def cancelled_midway(run: Run) -> None:
         def wait(_seconds: float) -> bool:
             actors.operator.post(reverse("dead_letters:cancel", args=[run.pk]))
@@ -285,7 +285,7 @@ def test_a_cancelled_replay_ends_and_its_rest_can_be_sent(actors, letters, monke
     assert len({table[names.PROPERTY_KEYS] for _t, _b, table in letters.resent}) == 4
 
 
-def test_a_replay_whose_process_is_gone_says_so(actors, letters, monkeypatch) -> None:
+def test_a_replay_reports_that_its_process_has_died(actors, letters, monkeypatch) -> None:
     monkeypatch.setattr(replaying, "launch", lambda _run: None)
     start(actors.operator)
     run = Run.objects.get()
@@ -301,9 +301,7 @@ def test_a_replay_whose_process_is_gone_says_so(actors, letters, monkeypatch) ->
     assert "hx-get" not in page
 
 
-def test_the_page_of_a_group_says_that_nothing_is_open_when_all_were_replayed(
-    actors, letters
-) -> None:
+def test_a_groups_page_shows_that_nothing_is_open_after_all_were_replayed(actors, letters) -> None:
     start(actors.operator)
 
     page = actors.reader.get(reverse("dead_letters:group", args=["billing"]))
@@ -322,7 +320,7 @@ def test_one_group_has_one_replay_at_a_time(actors, letters, monkeypatch) -> Non
     assert Run.objects.count() == 1
 
 
-def test_a_replay_keeps_to_its_rate(letters) -> None:
+def test_a_replay_respects_its_rate(letters) -> None:
     run = Run.objects.create(group="billing", action="replay", target="retry", rate=10, total=4)
     for letter in read_letters("billing").found:
         broker_name, queue_id, queue_offset, at = letter.place
@@ -348,7 +346,7 @@ def test_a_replay_keeps_to_its_rate(letters) -> None:
     assert sent_at == [0.1, 0.2, 0.3]
 
 
-def test_what_is_discarded_needs_a_reason_and_is_open_no_more(actors, letters) -> None:
+def test_discarding_needs_a_reason_and_closes_the_dead_letter(actors, letters) -> None:
     url = reverse("dead_letters:discard", args=["billing"]) + "?topic=Refunds"
 
     without = actors.operator.post(url, {"reason": ""})
@@ -367,7 +365,7 @@ def test_what_is_discarded_needs_a_reason_and_is_open_no_more(actors, letters) -
     assert ">discarded</a>" in actors.reader.get(group, {"state": "all"}).text
 
 
-def test_an_export_has_bodies_and_is_for_administrators(actors, letters) -> None:
+def test_an_export_with_bodies_is_for_administrators(actors, letters) -> None:
     def url(kind: str) -> str:
         return reverse("dead_letters:export", args=["billing", kind])
 
@@ -381,7 +379,7 @@ def test_an_export_has_bodies_and_is_for_administrators(actors, letters) -> None
     assert actors.admin.post(url("xlsx")).status_code == 404
 
 
-def test_a_receipt_has_a_line_for_each(actors, letters) -> None:
+def test_a_receipt_has_a_line_for_each_change(actors, letters) -> None:
     start(actors.operator)
 
     url = reverse("dead_letters:receipt", args=[Run.objects.get().pk])
@@ -392,7 +390,7 @@ def test_a_receipt_has_a_line_for_each(actors, letters) -> None:
     ]
 
 
-def test_a_topic_that_was_made_anew_has_other_dead_letters(actors, letters, monkeypatch) -> None:
+def test_a_recreated_topic_has_other_dead_letters(actors, letters, monkeypatch) -> None:
     monkeypatch.setattr(replaying, "launch", lambda _run: None)
     start(actors.operator)
     Item.objects.update(commit_log_offset=99)

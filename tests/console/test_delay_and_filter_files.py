@@ -89,7 +89,7 @@ def expression(broker: FakeBroker) -> str | None:
     return None if found is None else str(found["expression"])
 
 
-def test_a_level_that_is_moved_ahead_skips_messages_and_undone_it_goes_back(
+def test_a_level_moved_ahead_skips_messages_and_undo_moves_it_back(
     actors: Actors, waiting: FakeBroker
 ) -> None:
     plan = planned(actors.admin, DELAYS, "1:3", "1:5")
@@ -120,9 +120,7 @@ def test_a_level_that_is_moved_ahead_skips_messages_and_undone_it_goes_back(
     assert levels(waiting) == {"1": 3, "2": 0}
 
 
-def test_a_level_that_is_moved_back_delivers_what_is_still_stored(
-    actors: Actors, waiting: FakeBroker
-) -> None:
+def test_a_level_moved_back_delivers_stored_messages(actors: Actors, waiting: FakeBroker) -> None:
     plan = planned(actors.admin, DELAYS, "1:3", "1:2")
 
     assert costs_of(plan) == (
@@ -139,7 +137,7 @@ def test_a_level_that_is_moved_back_delivers_what_is_still_stored(
         ("1:3,", "", "Level 1: its offset can't be deleted. Use 0 for the beginning."),
     ],
 )
-def test_an_offset_that_no_level_has_is_refused(
+def test_an_offset_outside_all_levels_is_rejected(
     actors: Actors, waiting: FakeBroker, old: str, new: str, said: str
 ) -> None:
     plan = planned(actors.admin, DELAYS, old, new)
@@ -163,7 +161,7 @@ def test_an_offset_that_no_level_has_is_refused(
         ('{"offsetTable":{"1":true}}', "the offset must be a whole number, 0 or greater."),
     ],
 )
-def test_a_text_of_levels_that_is_none_is_refused_with_its_line(
+def test_an_invalid_level_file_is_rejected_with_its_line(
     actors: Actors, waiting: FakeBroker, text: str, said: str
 ) -> None:
     answer = actors.admin.post(edit_of(DELAYS), {"text": text, "check": "on"})
@@ -172,7 +170,7 @@ def test_a_text_of_levels_that_is_none_is_refused_with_its_line(
     assert (said in found, line) == (True, 1)
 
 
-def test_a_level_that_delivers_on_meanwhile_overtakes_no_plan_that_goes_the_same_way(
+def test_deliveries_meanwhile_do_not_invalidate_a_plan_in_the_same_direction(
     actors: Actors, waiting: FakeBroker
 ) -> None:
     plan = planned(actors.admin, DELAYS, "1:3", "1:5")
@@ -188,7 +186,7 @@ def test_a_level_that_delivers_on_meanwhile_overtakes_no_plan_that_goes_the_same
     ("seen", "now", "wanted", "is_overtaken"),
     [(3, 4, 5, False), (3, 5, 4, True), (3, 4, 1, False), (3, 2, 5, True), (None, 2, 5, False)],
 )
-def test_a_plan_is_overtaken_when_it_would_go_the_other_way(
+def test_a_plan_is_outdated_if_its_direction_would_change(
     seen: int | None, now: int, wanted: int, is_overtaken: bool
 ) -> None:
     def at(offset: int | None) -> dict[str, Any]:
@@ -197,7 +195,7 @@ def test_a_plan_is_overtaken_when_it_would_go_the_other_way(
     assert (advanced(at(seen), at(now), at(wanted)) != at(now)) is is_overtaken
 
 
-def test_a_broker_that_has_delivered_nothing_has_levels_to_move_all_the_same(
+def test_a_broker_without_deliveries_still_has_levels_to_move(
     actors: Actors, brokers: FakeBroker
 ) -> None:
     plan = planned(actors.admin, DELAYS, '"offsetTable":{', '"offsetTable":{3:0')
@@ -207,7 +205,7 @@ def test_a_broker_that_has_delivered_nothing_has_levels_to_move_all_the_same(
     assert levels(brokers) == {"3": 0}
 
 
-def test_another_expression_says_what_becomes_of_the_group_and_is_undone(
+def test_a_new_expression_shows_its_effect_on_the_group_and_can_be_undone(
     actors: Actors, filtered: FakeBroker
 ) -> None:
     plan = planned(actors.admin, FILTERS, "price > 10", "price > 20")
@@ -227,7 +225,9 @@ def test_another_expression_says_what_becomes_of_the_group_and_is_undone(
     assert expression(filtered) == "price > 10"
 
 
-def test_a_bad_expression_is_refused_with_its_place(actors: Actors, filtered: FakeBroker) -> None:
+def test_an_invalid_expression_is_rejected_with_its_place(
+    actors: Actors, filtered: FakeBroker
+) -> None:
     plan = planned(actors.admin, FILTERS, "price > 10", "price >")
     text = plan.context["text"]
     checked = actors.admin.post(edit_of(FILTERS), {"text": text, "check": "on"})
@@ -243,7 +243,7 @@ def test_a_bad_expression_is_refused_with_its_place(actors: Actors, filtered: Fa
     assert expression(filtered) == "price > 10"
 
 
-def test_a_filter_that_goes_says_what_its_members_are_answered_and_comes_back_undone(
+def test_a_filter_deletion_shows_what_members_will_get_and_can_be_undone(
     actors: Actors, filtered: FakeBroker
 ) -> None:
     opened = actors.admin.get(edit_of(FILTERS)).context["base"]
@@ -277,9 +277,7 @@ def test_a_group_without_members_loses_nothing_with_its_filter(
     )
 
 
-def test_a_filter_of_a_topic_that_no_broker_has_is_refused(
-    actors: Actors, filtered: FakeBroker
-) -> None:
+def test_a_filter_of_an_unknown_topic_is_rejected(actors: Actors, filtered: FakeBroker) -> None:
     table = json.loads(actors.admin.get(edit_of(FILTERS)).context["text"])
     table["filterDataByTopic"]["Nowhere"] = table["filterDataByTopic"]["Orders"]
     opened = actors.admin.get(edit_of(FILTERS)).context["base"]
@@ -289,7 +287,7 @@ def test_a_filter_of_a_topic_that_no_broker_has_is_refused(
     assert refusals_of(plan) == ("Nowhere@billing: no broker has this topic.",)
 
 
-def test_what_the_broker_keeps_of_a_filter_is_shown_and_may_stand_in_a_text(
+def test_the_brokers_copy_of_a_filter_is_shown_and_may_be_in_a_text(
     actors: Actors, filtered: FakeBroker
 ) -> None:
     shown = actors.admin.get(reverse("files:show", args=[BROKER, FILTERS])).context["text"]
@@ -326,7 +324,7 @@ def test_what_the_broker_keeps_of_a_filter_is_shown_and_may_stand_in_a_text(
         ('{"a topic":{"groupFilterData":{"g":{"expression":"a"}}}}', "illegal characters", 1),
     ],
 )
-def test_a_text_of_filters_that_is_none_is_refused_with_its_line(
+def test_an_invalid_filter_file_is_rejected_with_its_line(
     actors: Actors, filtered: FakeBroker, table: str, said: str, line: int | None
 ) -> None:
     text = f'{{"filterDataByTopic":{table}}}'
@@ -338,7 +336,7 @@ def test_a_text_of_filters_that_is_none_is_refused_with_its_line(
     assert found_line == line
 
 
-def test_a_filter_that_a_member_registers_is_kept_as_a_version_when_it_is_seen(
+def test_a_filter_registered_by_a_member_becomes_a_version_when_it_is_noticed(
     actors: Actors, filtered: FakeBroker
 ) -> None:
     show = reverse("files:show", args=[BROKER, FILTERS])
@@ -353,9 +351,7 @@ def test_a_filter_that_a_member_registers_is_kept_as_a_version_when_it_is_seen(
     ]
 
 
-def test_a_version_of_filters_is_compared_and_gone_back_to(
-    actors: Actors, filtered: FakeBroker
-) -> None:
+def test_filter_versions_can_be_compared_and_restored(actors: Actors, filtered: FakeBroker) -> None:
     actors.admin.get(reverse("files:show", args=[BROKER, FILTERS]))
     older = FileVersion.objects.get(file=FILTERS)
     apply(actors.admin, FILTERS, planned(actors.admin, FILTERS, "price > 10", "price > 20"))
@@ -378,13 +374,13 @@ def test_delay_offsets_are_for_administrators(actors: Actors, waiting: FakeBroke
     assert actors.operator.post(edit_of(DELAYS), {"text": "{}"}).status_code == 403
 
 
-def test_filters_are_for_those_who_may_change_groups(actors: Actors, filtered: FakeBroker) -> None:
+def test_filters_are_for_users_who_may_change_groups(actors: Actors, filtered: FakeBroker) -> None:
     assert actors.operator.get(edit_of(FILTERS)).status_code == 200
     assert actors.reader.get(edit_of(FILTERS)).status_code == 403
     assert actors.reader.post(edit_of(FILTERS), {"text": "{}"}).status_code == 403
 
 
-def test_a_broker_that_does_not_change_them_says_so(
+def test_a_broker_that_does_not_change_them_reports_it(
     actors: Actors, filtered: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = planned(actors.admin, FILTERS, "price > 10", "price > 20")
@@ -400,7 +396,9 @@ def test_a_broker_that_does_not_change_them_says_so(
 
 
 @pytest.mark.parametrize("file", [DELAYS, FILTERS])
-def test_the_schema_of_these_files_is_told(actors: Actors, brokers: FakeBroker, file: str) -> None:
+def test_the_schema_of_these_files_is_documented(
+    actors: Actors, brokers: FakeBroker, file: str
+) -> None:
     schema = actors.admin.get(reverse("files:schema", args=[file])).json()
 
     (table,) = schema["properties"].values()

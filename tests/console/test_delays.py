@@ -44,7 +44,7 @@ def put(brokers: FakeBroker, queue_id: int, key: str, store_ms: int) -> None:
     brokers.put_message(SCHEDULE, queue_id, b"", store_ms, **kept)
 
 
-def test_each_level_says_how_many_wait_and_until_when(actors: Actors, waiting: FakeBroker) -> None:
+def test_each_level_shows_how_many_wait_and_until_when(actors: Actors, waiting: FakeBroker) -> None:
     levels = {level.number: level for level in actors.reader.get(PAGE).context["levels"]}
 
     assert [(number, each.count, each.delay_ms) for number, each in levels.items()] == [
@@ -74,7 +74,7 @@ def test_a_level_lists_its_messages_with_their_topics_in_the_order_of_delivery(
     assert [each.stored.keys for each in later.context["waiting"]] == ["order-2"]
 
 
-def test_a_message_that_waits_is_found_by_its_key_and_one_that_was_delivered_is_not(
+def test_a_waiting_message_is_found_by_its_key_but_not_a_delivered_one(
     actors: Actors, waiting: FakeBroker
 ) -> None:
     found = actors.reader.get(PAGE, {"q": "order-2"})
@@ -84,7 +84,7 @@ def test_a_message_that_waits_is_found_by_its_key_and_one_that_was_delivered_is_
     assert "No waiting message has this key" in delivered.content.decode()
 
 
-def test_a_level_that_the_configuration_lost_is_still_there(
+def test_a_level_missing_in_the_configuration_still_exists(
     actors: Actors, waiting: FakeBroker
 ) -> None:
     waiting.keys["messageDelayLevel"] = BrokerKey("messageDelayLevel", "1s 5s")
@@ -104,7 +104,7 @@ def test_a_broker_that_never_delayed_anything_has_empty_levels(
     assert answer.context["count"] == 0
 
 
-def test_a_slave_leads_to_its_master(actors: Actors, brokers: FakeBroker) -> None:
+def test_a_slave_links_to_its_master(actors: Actors, brokers: FakeBroker) -> None:
     brokers.slaves.append(replace(brokers.node, broker_id=1, address="127.0.0.1:10931"))
 
     answer = actors.reader.get("/brokers/b/broker-a/1/delays/")
@@ -150,7 +150,7 @@ def test_an_empty_page_explains_how_timer_messages_get_there(
     assert "No pending timer messages" in actors.reader.get(PAGE).content.decode()
 
 
-def test_the_page_says_that_a_rocketmq_broker_does_not_list_timer_messages(
+def test_the_page_explains_that_a_rocketmq_broker_does_not_list_timer_messages(
     actors: Actors, brokers: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway().sending, "timers", lambda *_: None)

@@ -65,7 +65,7 @@ def test_stopping_ends_the_child_and_forgets_it(demo: process.DemoProcess) -> No
     assert not demo.stop()
 
 
-def test_a_demo_that_failed_says_why(
+def test_a_failed_demo_explains_why(
     demo: process.DemoProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = 'raise SystemExit("The demo couldn\'t start: no connection.")'
@@ -79,7 +79,7 @@ def test_a_demo_that_failed_says_why(
     assert demo.start()
 
 
-def test_a_record_of_an_earlier_boot_is_not_taken_for_the_demo(
+def test_a_record_from_an_earlier_boot_is_not_taken_for_the_demo(
     demo: process.DemoProcess,
 ) -> None:
     stale = {"host": "elsewhere", "pid": 1, "ticks": 1}
@@ -91,7 +91,7 @@ def test_a_record_of_an_earlier_boot_is_not_taken_for_the_demo(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"startedAt": 5, "seconds": "x"}'])
-def test_an_unreadable_record_is_no_demo(demo: process.DemoProcess, text: str) -> None:
+def test_an_unreadable_record_is_not_a_demo(demo: process.DemoProcess, text: str) -> None:
     process.record_file().write_text(text)
 
     assert not demo.state().is_running
@@ -133,6 +133,8 @@ def test_the_button_never_leads_to_another_host(
         (["--topics", "a b"], "--topics: "),
     ],
 )
-def test_a_bad_argument_is_one_sentence(arguments: list[str], sentence: str) -> None:
+def test_an_invalid_argument_is_reported_in_one_sentence(
+    arguments: list[str], sentence: str
+) -> None:
     with pytest.raises(CommandError, match=sentence):
         call_command("demo", *arguments)

@@ -34,7 +34,7 @@ def test_every_queue_has_exactly_one_reader(count: int) -> None:
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
-def test_a_member_the_broker_does_not_know_reads_nothing() -> None:
+def test_a_member_unknown_to_the_broker_reads_nothing() -> None:
     assert allocate([MessageQueue("t", "a", 0)], ["other"], "me") == []
 
 
@@ -56,7 +56,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)  # another process does the work
 
 
-async def test_the_demo_makes_topics_sends_consumes_and_takes_its_leave(
+async def test_the_demo_creates_topics_sends_consumes_and_cleans_up(
     broker_process: BrokerProcess, messages: MessageGateway, rng: random.Random
 ) -> None:
     traffic = DemoTraffic(gateway_of(broker_process.namesrv), rate=200, rng=rng)
@@ -76,7 +76,7 @@ async def test_the_demo_makes_topics_sends_consumes_and_takes_its_leave(
     assert sum(committed) > 0
 
 
-async def test_the_demo_goes_on_after_the_broker_was_away(
+async def test_the_demo_continues_after_a_broker_outage(
     broker_process: BrokerProcess, rng: random.Random
 ) -> None:
     said: list[str] = []
@@ -98,7 +98,7 @@ async def test_the_demo_goes_on_after_the_broker_was_away(
     assert sum(line.startswith("Problem") for line in said) >= 1
 
 
-async def test_without_a_name_server_the_demo_says_so(
+async def test_without_a_name_server_the_demo_explains_it(
     free_ports: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("console.demo.traffic.ROUTE_WAIT_S", 0.0)

@@ -38,11 +38,11 @@ def check(directory: Path, **environment: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_a_console_on_loopback_is_clean(tmp_path) -> None:
+def test_a_console_on_loopback_passes(tmp_path) -> None:
     assert check(tmp_path) == (0, "System check identified no issues (4 silenced).\n")
 
 
-def test_a_console_behind_tls_is_clean_and_nothing_is_silenced(tmp_path) -> None:
+def test_a_console_behind_tls_passes_without_silenced_checks(tmp_path) -> None:
     code, words = check(
         tmp_path,
         TREBUCHET_WEB="0.0.0.0:8000",
@@ -54,7 +54,7 @@ def test_a_console_behind_tls_is_clean_and_nothing_is_silenced(tmp_path) -> None
     assert (code, words) == (0, "System check identified no issues (0 silenced).\n")
 
 
-def test_a_console_on_the_network_without_tls_is_not(tmp_path) -> None:
+def test_a_console_on_the_network_without_tls_does_not_pass(tmp_path) -> None:
     code, words = check(tmp_path, TREBUCHET_WEB="0.0.0.0:8000")
 
     assert code != 0
@@ -62,7 +62,7 @@ def test_a_console_on_the_network_without_tls_is_not(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", ["TREBUCHET_SECRET_KEY", "TREBUCHET_SECRET_KEY_FALLBACKS"])
-def test_a_key_that_can_be_guessed_is_not(tmp_path, name) -> None:
+def test_a_guessable_key_is_not_accepted(tmp_path, name) -> None:
     keys = {"TREBUCHET_SECRET_KEY": "k" * 8 + secret_key.new_key(), name: "secret"}
 
     code, words = check(tmp_path, **keys)
@@ -71,7 +71,7 @@ def test_a_key_that_can_be_guessed_is_not(tmp_path, name) -> None:
     assert "security.W0" in words
 
 
-def test_people_stay_signed_in_when_the_key_is_changed(tmp_path) -> None:
+def test_users_stay_signed_in_when_the_key_is_changed(tmp_path) -> None:
     web = WebProcess(tmp_path)
     web.start()
     visitor = Visitor(web.url)

@@ -75,7 +75,7 @@ class Street:
         return connection if self.door.admit(connection, address, loop) else None
 
 
-def test_a_network_has_its_places_and_leaves_others_theirs() -> None:
+def test_a_network_has_its_own_places() -> None:
     street = Street(network_connections_max=2)
     first = street.come("10.0.0.1")
     street.come("10.0.0.2")
@@ -87,7 +87,7 @@ def test_a_network_has_its_places_and_leaves_others_theirs() -> None:
     assert street.come("10.0.0.3") is not None
 
 
-def test_the_whole_has_its_places() -> None:
+def test_the_total_has_its_places() -> None:
     street = Street(connections_max=3)
     for number in range(3):
         assert street.come(f"10.0.{number}.1") is not None
@@ -95,7 +95,7 @@ def test_the_whole_has_its_places() -> None:
     assert street.come("10.0.9.1") is None
 
 
-def test_a_proxy_brings_everybody() -> None:
+def test_a_proxy_may_connect_anybody() -> None:
     proxies = [ip_network("10.0.0.0/30"), ip_network("::1")]
     street = Street(network_connections_max=1, proxies=proxies)
 
@@ -117,7 +117,7 @@ def test_a_phase_that_lasts_too_long_ends_the_connection() -> None:
     assert connection.ended == "abort"
 
 
-def test_a_new_request_has_the_whole_time_again() -> None:
+def test_a_new_request_gets_the_whole_time_again() -> None:
     street = Street()
     connection = street.come("10.0.0.1")
     assert connection is not None
@@ -129,7 +129,7 @@ def test_a_new_request_has_the_whole_time_again() -> None:
     assert connection.ended == ""
 
 
-def test_an_answer_may_take_its_time() -> None:
+def test_an_answer_may_take_time() -> None:
     street = Street()
     connection = street.come("10.0.0.1")
     assert connection is not None
@@ -140,7 +140,7 @@ def test_an_answer_may_take_its_time() -> None:
     assert connection.ended == ""
 
 
-def test_a_connection_that_is_upgraded_keeps_its_place() -> None:
+def test_an_upgraded_connection_keeps_its_place() -> None:
     street = Street(network_connections_max=1)
     connection, socket = street.come("10.0.0.1"), FakeConnection()
     assert connection is not None
@@ -152,7 +152,7 @@ def test_a_connection_that_is_upgraded_keeps_its_place() -> None:
     assert street.come("10.0.0.1") is not None
 
 
-def test_an_empty_house_is_not_watched() -> None:
+def test_a_console_without_viewers_does_not_watch() -> None:
     street = Street()
     connection = street.come("10.0.0.1")
     assert connection is not None
@@ -172,13 +172,13 @@ def test_an_empty_house_is_not_watched() -> None:
         ("true", "*", ["0.0.0.0/0", "::/0"]),
     ],
 )
-def test_whose_word_counts_on_a_visitor_s_address(behind, given, trusted) -> None:
+def test_only_a_trusted_proxy_decides_a_visitors_address(behind, given, trusted) -> None:
     env = Environment({"TREBUCHET_BEHIND_PROXY": behind, "FORWARDED_ALLOW_IPS": given})
 
     assert [str(each) for each in trusted_proxies(env)] == trusted
 
 
-def test_a_proxy_without_an_address_stops_the_start() -> None:
+def test_a_proxy_without_an_address_prevents_the_start() -> None:
     env = Environment({"TREBUCHET_BEHIND_PROXY": "true", "FORWARDED_ALLOW_IPS": "proxy.local"})
 
     with pytest.raises(ImproperlyConfigured, match="FORWARDED_ALLOW_IPS"):

@@ -26,11 +26,11 @@ def test_an_absent_or_blank_variable_means_its_default() -> None:
 @pytest.mark.parametrize(
     ("word", "value"), [("true", True), ("ON", True), ("0", False), ("No", False)]
 )
-def test_flags_take_the_usual_words(word, value) -> None:
+def test_flags_accept_the_usual_words(word, value) -> None:
     assert Environment({"FLAG": word}).flag("FLAG", default=not value) is value
 
 
-def test_a_flag_of_another_word_is_refused() -> None:
+def test_an_invalid_flag_is_rejected() -> None:
     with pytest.raises(ImproperlyConfigured, match="FLAG is 'maybe'; expected true or false"):
         Environment({"FLAG": "maybe"}).flag("FLAG", default=False)
 
@@ -38,7 +38,7 @@ def test_a_flag_of_another_word_is_refused() -> None:
 @pytest.mark.parametrize(
     "text", ["8000", "host", "host:", ":80", "host:0", "host:65536", "host:\uff180"]
 )
-def test_an_address_that_is_no_host_and_port_is_refused(text) -> None:
+def test_an_address_that_is_not_a_host_and_port_is_rejected(text) -> None:
     with pytest.raises(ImproperlyConfigured, match="WEB is"):
         Environment({"WEB": text}).host_port("WEB", "x:1")
 
@@ -51,7 +51,7 @@ def test_addresses_are_read() -> None:
     assert str(HostPort("::1", 80)) == "[::1]:80"
 
 
-def test_a_secret_comes_from_its_variable_else_from_its_file(tmp_path) -> None:
+def test_a_secret_comes_from_its_variable_or_else_from_its_file(tmp_path) -> None:
     file = tmp_path / "secret"
     file.write_text("from a file\nsecond line\n")
 
@@ -60,7 +60,7 @@ def test_a_secret_comes_from_its_variable_else_from_its_file(tmp_path) -> None:
     assert Environment({}).secret("KEY") is None
 
 
-def test_a_secret_file_that_is_missing_or_empty_is_named(tmp_path) -> None:
+def test_a_missing_or_empty_secret_file_is_named(tmp_path) -> None:
     empty = tmp_path / "empty"
     empty.write_text("\n")
 
@@ -82,7 +82,7 @@ def test_databases_are_read_from_urls(tmp_path) -> None:
     assert postgres["PORT"] == "5433"
 
 
-def test_a_database_url_that_is_refused_keeps_its_password_to_itself(tmp_path) -> None:
+def test_a_rejected_database_url_does_not_reveal_its_password(tmp_path) -> None:
     with pytest.raises(ImproperlyConfigured) as caught:
         Environment({"URL": "mysql://me:secret@db/x"}).database("URL", tmp_path)
 
@@ -90,7 +90,7 @@ def test_a_database_url_that_is_refused_keeps_its_password_to_itself(tmp_path) -
     assert "secret" not in str(caught.value)
 
 
-def test_the_secret_key_is_made_once_and_for_its_owner_only(tmp_path) -> None:
+def test_the_secret_key_is_created_once_and_readable_only_for_its_owner(tmp_path) -> None:
     path = tmp_path / "deep" / "key"
 
     first = secret_key.load_or_make(path)
@@ -102,7 +102,7 @@ def test_the_secret_key_is_made_once_and_for_its_owner_only(tmp_path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_secret_key_that_is_too_short_is_refused(tmp_path) -> None:
+def test_a_secret_key_that_is_too_short_is_rejected(tmp_path) -> None:
     path = tmp_path / "key"
     path.write_text("short")
 
@@ -110,7 +110,7 @@ def test_a_secret_key_that_is_too_short_is_refused(tmp_path) -> None:
         secret_key.load_or_make(path)
 
 
-def test_a_password_beside_the_url_is_postgres_own_variable(tmp_path: Path) -> None:
+def test_a_password_outside_the_url_uses_postgresqls_own_variable(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("word\n")
     given = {
         "DATABASE_URL": "postgres://user@host/name",

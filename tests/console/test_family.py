@@ -76,7 +76,7 @@ def test_the_end_of_a_consumption_is_read_at_every_length(tail, known) -> None:
     assert (record.cost_ms, record.is_success) == (7, True)
 
 
-def test_all_five_kinds_are_read_and_a_strange_record_is_kept_as_it_came() -> None:
+def test_all_five_kinds_are_read_and_an_unknown_record_is_kept_unchanged() -> None:
     strange = [
         "Elsewhere\x01x",
         "Pub\x01too short",
@@ -118,7 +118,7 @@ def test_the_axis_shows_a_millisecond_beside_an_hour() -> None:
     assert positions([5]) == {5: 0}
 
 
-def test_a_step_without_a_time_stands_behind_what_it_followed_and_has_no_bar() -> None:
+def test_a_step_without_a_time_follows_its_predecessor_and_has_no_bar() -> None:
     steps = [
         Step(stage="late", label="late", begin_us=9_000),
         Step(stage="unknown", label="unknown", after_us=2_000),
@@ -132,7 +132,7 @@ def test_a_step_without_a_time_stands_behind_what_it_followed_and_has_no_bar() -
     assert [tick.label for tick in drawn.ticks] == ["0", "2.5 ms", "7 ms"]
 
 
-def test_the_label_of_a_bar_that_fills_the_axis_stands_on_it() -> None:
+def test_the_label_of_a_bar_that_fills_the_axis_is_on_it() -> None:
     [whole, late] = waterfall_of(
         [
             Step(stage="sent", label="sent", begin_us=0, end_us=9_000),
@@ -148,7 +148,7 @@ def test_the_label_of_a_bar_that_fills_the_axis_stands_on_it() -> None:
     ("high_ms", "ours_ms", "apart_ms"),
     [(104, 99, 1), (104, 100, 0), (104, 104, 0), (104, 110, -6), (None, 99, 0), (None, 107, -7)],
 )
-def test_clocks_are_apart_by_what_contradicts_them(high_ms, ours_ms, apart_ms) -> None:
+def test_clock_differences_are_derived_from_contradictions(high_ms, ours_ms, apart_ms) -> None:
     assert Comparison("sent", "shop", 100, high_ms, ours_ms).apart_ms == apart_ms
 
 
@@ -194,7 +194,9 @@ def stages(answer) -> list[tuple[str, str]]:
 
 
 @pytest.mark.django_db
-def test_a_family_has_every_stage_with_how_sure_it_is(actors: Actors, brokers: FakeBroker) -> None:
+def test_a_message_history_has_every_stage_with_its_certainty(
+    actors: Actors, brokers: FakeBroker
+) -> None:
     a_family(brokers)
 
     answer = opened(actors, "orders")
@@ -229,7 +231,7 @@ def test_a_family_has_every_stage_with_how_sure_it_is(actors: Actors, brokers: F
         ("colour =", "unknown", "matched it is unknown"),
     ],
 )
-def test_an_sql_expression_is_asked_whether_it_let_a_message_through(
+def test_an_sql_expression_is_evaluated_for_a_message(
     sql: str, state: str, words: str, actors: Actors, brokers: FakeBroker
 ) -> None:
     a_family(brokers)
@@ -246,7 +248,7 @@ def test_an_sql_expression_is_asked_whether_it_let_a_message_through(
     ("topic", "offset"),
     [("%RETRY%billing", 0), ("%DLQ%billing", 0), (WAITING, 0), ("orders", 2)],
 )
-def test_each_member_of_a_family_leads_to_the_same(topic, offset, actors, brokers) -> None:
+def test_each_member_of_a_message_history_leads_to_the_same(topic, offset, actors, brokers) -> None:
     a_family(brokers)
     drawn = {each.step.stage for each in opened(actors, topic, offset).context["waterfall"].lines}
 
@@ -254,7 +256,7 @@ def test_each_member_of_a_family_leads_to_the_same(topic, offset, actors, broker
 
 
 @pytest.mark.django_db
-def test_a_half_message_is_found_by_its_key_under_the_topic_that_it_is_for(
+def test_a_half_message_is_found_by_its_key_under_its_target_topic(
     actors: Actors, brokers: FakeBroker
 ) -> None:
     for topic in ("orders", HALF):
@@ -281,7 +283,7 @@ def test_a_half_message_is_found_by_its_key_under_the_topic_that_it_is_for(
 
 
 @pytest.mark.django_db
-def test_what_cannot_be_looked_up_is_said(actors: Actors, brokers: FakeBroker) -> None:
+def test_a_failed_lookup_is_reported(actors: Actors, brokers: FakeBroker) -> None:
     brokers.add_topic("orders", queue_nums=1)
     brokers.put_message("orders", 0, b"{}", MOMENT_MS)
 
@@ -305,7 +307,7 @@ def noted(stage: str, at_us: int, **more: object) -> dict[str, object]:
 
 
 @pytest.mark.django_db
-def test_what_the_recorder_noted_takes_the_place_of_what_the_log_does_not_say(
+def test_the_recorders_notes_fill_in_data_missing_in_the_log(
     actors: Actors, brokers: FakeBroker
 ) -> None:
     a_family(brokers)
@@ -336,7 +338,7 @@ def test_what_the_recorder_noted_takes_the_place_of_what_the_log_does_not_say(
 
 
 @pytest.mark.django_db
-def test_a_stage_that_the_recorder_and_the_log_both_know_is_one_row_with_what_each_knows_best(
+def test_a_stage_in_recorder_and_log_is_one_row_with_the_best_of_each(
     actors: Actors, brokers: FakeBroker
 ) -> None:
     a_family(brokers)
@@ -377,7 +379,7 @@ def test_a_stage_that_the_recorder_and_the_log_both_know_is_one_row_with_what_ea
 
 
 @pytest.mark.django_db
-def test_the_flush_of_a_copy_is_none_of_the_message(actors: Actors, brokers: FakeBroker) -> None:
+def test_a_copys_flush_does_not_count_for_the_message(actors: Actors, brokers: FakeBroker) -> None:
     a_family(brokers)
     steps = {"received": 0, "validated": 31, "appended": 52, "dispatched": 60}
     copy = {"topic": "%RETRY%billing", "group": "billing", "commitLogOffset": "77"}
@@ -395,7 +397,7 @@ def test_the_flush_of_a_copy_is_none_of_the_message(actors: Actors, brokers: Fak
 
 
 @pytest.mark.django_db
-def test_a_retry_says_of_how_many_it_is(actors: Actors, brokers: FakeBroker) -> None:
+def test_a_retry_shows_its_number_and_the_maximum(actors: Actors, brokers: FakeBroker) -> None:
     a_family(brokers)
 
     def labels() -> set[str]:
@@ -407,9 +409,7 @@ def test_a_retry_says_of_how_many_it_is(actors: Actors, brokers: FakeBroker) -> 
 
 
 @pytest.mark.django_db
-def test_an_export_continues_the_trace_that_the_message_carries(
-    actors: Actors, brokers: FakeBroker
-) -> None:
+def test_an_export_continues_the_messages_own_trace(actors: Actors, brokers: FakeBroker) -> None:
     a_family(brokers)
     trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     carried = {"UNIQ_KEY": OTHER[:-1] + "9", "traceparent": f"00-{trace}-{parent}-01"}
@@ -452,7 +452,7 @@ def of_fraud_check(answer: Any, stage: str) -> list[Step]:
 
 
 @pytest.mark.django_db
-def test_what_was_noted_with_earlier_messages_is_not_before_this_one_was_stored(
+def test_notes_of_earlier_messages_are_not_before_this_one_was_stored(
     actors: Actors, brokers: FakeBroker
 ) -> None:
     a_family(brokers)
@@ -480,7 +480,7 @@ def test_what_was_noted_with_earlier_messages_is_not_before_this_one_was_stored(
 
 
 @pytest.mark.django_db
-def test_the_slowest_come_first_and_lead_to_their_families(
+def test_the_slowest_come_first_and_link_to_their_histories(
     actors: Actors, brokers: FakeBroker
 ) -> None:
     a_family(brokers)
@@ -504,7 +504,7 @@ def test_the_slowest_come_first_and_lead_to_their_families(
 
 
 @pytest.mark.django_db
-def test_of_the_slowest_exactly_a_hundred_are_shown(actors: Actors, brokers: FakeBroker) -> None:
+def test_exactly_the_slowest_hundred_are_shown(actors: Actors, brokers: FakeBroker) -> None:
     a_family(brokers)
     brokers.recorded = [
         noted("delivered", number, latencyUs=(number * 7) % 131, group="billing")
@@ -536,7 +536,7 @@ def test_an_administrator_has_everything_traced_for_some_minutes(
 @pytest.mark.parametrize(
     ("level", "is_off"), [("off", True), ("watched", True), ("recorder", False)]
 )
-def test_where_no_recorder_is_on_the_page_says_so(
+def test_the_page_shows_when_no_recorder_is_on(
     actors: Actors, brokers: FakeBroker, level: str, is_off: bool
 ) -> None:
     actors.admin.post(reverse("tracing:level"), {"level": level})

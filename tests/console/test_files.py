@@ -75,7 +75,7 @@ def lines_of(answer: Any) -> list[tuple[str, str | None, str | None]]:
     ]
 
 
-def test_a_file_is_shown_as_the_broker_writes_it(actors: Actors, orders: FakeBroker) -> None:
+def test_a_file_is_shown_in_the_brokers_format(actors: Actors, orders: FakeBroker) -> None:
     orders.offsets["billing", "Orders", 0] = 7
 
     shown = actors.admin.get(reverse("files:show", args=[BROKER, OFFSETS])).context["text"]
@@ -86,7 +86,7 @@ def test_a_file_is_shown_as_the_broker_writes_it(actors: Actors, orders: FakeBro
     assert loaded["content-disposition"] == 'attachment; filename="consumerOffset.json"'
 
 
-def test_a_filter_leaves_the_entries_whose_names_hold_it(
+def test_a_filter_keeps_the_entries_whose_names_contain_it(
     actors: Actors, orders: FakeBroker
 ) -> None:
     answer = actors.admin.get(reverse("files:show", args=[BROKER, TOPICS]), {"q": "ord"})
@@ -123,7 +123,7 @@ def test_a_changed_value_is_shown_then_applied_then_undone(
     assert orders.topic_configs["Orders"].perm == 6
 
 
-def test_an_entry_that_is_new_is_made_and_one_that_is_missing_goes(
+def test_a_new_entry_is_created_and_a_missing_one_removed(
     actors: Actors, orders: FakeBroker
 ) -> None:
     new = '"audit":{"retryMaxTimes":3},\n\t\t"billing":{'
@@ -143,7 +143,7 @@ def test_an_entry_that_is_new_is_made_and_one_that_is_missing_goes(
     assert "audit" not in orders.group_configs
 
 
-def test_a_topic_with_messages_goes_only_when_the_broker_is_typed(
+def test_a_topic_with_messages_is_only_removed_after_typing_the_broker(
     actors: Actors, orders: FakeBroker
 ) -> None:
     orders.put("Bills", 0, 1_000, 2_000)
@@ -162,7 +162,7 @@ def test_a_topic_with_messages_goes_only_when_the_broker_is_typed(
     assert "Bills" not in orders.topic_configs
 
 
-def test_what_others_changed_elsewhere_meanwhile_stays(actors: Actors, orders: FakeBroker) -> None:
+def test_others_changes_elsewhere_stay(actors: Actors, orders: FakeBroker) -> None:
     text, fields = opened(actors.admin, TOPICS)
     orders.topic_configs["Bills"] = replace(orders.topic_configs["Bills"], perm=4)
     mine = json.loads(text)
@@ -176,7 +176,7 @@ def test_what_others_changed_elsewhere_meanwhile_stays(actors: Actors, orders: F
     assert (orders.topic_configs["Bills"].perm, orders.topic_configs["Orders"].order) == (4, True)
 
 
-def test_what_others_changed_in_the_same_entry_is_shown_beside_it_and_merged_by_key(
+def test_others_changes_in_the_same_entry_are_shown_beside_it_and_merged_by_key(
     actors: Actors, orders: FakeBroker
 ) -> None:
     text, fields = opened(actors.admin, TOPICS)
@@ -193,7 +193,7 @@ def test_what_others_changed_in_the_same_entry_is_shown_beside_it_and_merged_by_
     assert (orders_now.perm, orders_now.order) == (4, True)
 
 
-def test_what_changed_after_the_plan_was_shown_is_not_overwritten(
+def test_a_value_changed_after_the_preview_is_not_overwritten(
     actors: Actors, orders: FakeBroker
 ) -> None:
     plan = sent(actors.admin, TOPICS, '"perm":6', '"perm":4')
@@ -206,7 +206,7 @@ def test_what_changed_after_the_plan_was_shown_is_not_overwritten(
     assert not Entry.objects.exists()
 
 
-def test_a_plan_that_was_not_made_here_is_refused(actors: Actors, orders: FakeBroker) -> None:
+def test_a_foreign_plan_is_rejected(actors: Actors, orders: FakeBroker) -> None:
     answer = actors.admin.post(edit_of(TOPICS), {"token": "made up"}, follow=True)
 
     assert "nothing was changed" in answer.content.decode()
@@ -259,7 +259,7 @@ def test_a_plan_that_was_not_made_here_is_refused(actors: Actors, orders: FakeBr
         (OFFSETS, '{"offsetTable":{"Orders@g":{x:1}}}', "isn't valid JSON", None),
     ],
 )
-def test_a_text_that_is_no_such_file_is_refused_with_its_line(
+def test_an_invalid_text_is_rejected_with_its_line(
     actors: Actors, orders: FakeBroker, file: str, text: str, said: str, line: int | None
 ) -> None:
     _text, fields = opened(actors.admin, file)
@@ -274,7 +274,7 @@ def test_a_text_that_is_no_such_file_is_refused_with_its_line(
     assert answer.context["problems"][0].text == live[0][1]
 
 
-def test_the_broker_s_own_entries_are_refused(actors: Actors, brokers: FakeBroker) -> None:
+def test_the_brokers_own_entries_are_rejected(actors: Actors, brokers: FakeBroker) -> None:
     brokers.add_topic("TBW102", queue_nums=4)
 
     plan = sent(actors.admin, TOPICS, '"perm":6', '"perm":4')
@@ -287,7 +287,7 @@ def test_the_broker_s_own_entries_are_refused(actors: Actors, brokers: FakeBroke
     assert brokers.topic_configs["TBW102"].perm == 6
 
 
-def test_an_offset_of_an_offline_group_is_stored_and_of_one_with_members_sent_to_them(
+def test_an_offset_is_stored_for_an_offline_group_and_sent_to_members_otherwise(
     actors: Actors, orders: FakeBroker
 ) -> None:
     orders.put("Orders", 0, *range(1, 11))
@@ -315,7 +315,7 @@ def test_an_offset_of_an_offline_group_is_stored_and_of_one_with_members_sent_to
         ("{1:0", "you can't delete only the offset of queue 0"),
     ],
 )
-def test_an_offset_that_no_request_sets_is_refused(
+def test_an_offset_that_no_request_sets_is_rejected(
     actors: Actors, orders: FakeBroker, new: str, said: str
 ) -> None:
     orders.put("Orders", 0, *range(1, 11))
@@ -327,7 +327,7 @@ def test_an_offset_that_no_request_sets_is_refused(
     assert orders.offsets["billing", "Orders", 0] == 7
 
 
-def test_what_a_broker_refuses_is_said_beside_what_is_left(
+def test_a_brokers_rejections_are_reported_beside_the_rest(
     actors: Actors, orders: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save = gateway().topics.save
@@ -357,7 +357,7 @@ def test_what_a_broker_refuses_is_said_beside_what_is_left(
     assert "Bills" in left
 
 
-def test_each_version_says_who_and_why_and_two_of_them_are_compared_and_gone_back_to(
+def test_each_version_has_an_author_and_reason_and_can_be_compared_and_restored(
     actors: Actors, orders: FakeBroker
 ) -> None:
     applied(actors.admin, TOPICS, '"perm":6', '"perm":4', reason="for the audit")
@@ -375,7 +375,7 @@ def test_each_version_says_who_and_why_and_two_of_them_are_compared_and_gone_bac
     assert {each.perm for each in orders.topic_configs.values()} == {6}
 
 
-def test_a_change_made_elsewhere_is_kept_as_a_version_when_it_is_seen(
+def test_a_change_made_elsewhere_becomes_a_version_when_it_is_noticed(
     actors: Actors, orders: FakeBroker
 ) -> None:
     show = reverse("files:show", args=[BROKER, TOPICS])
@@ -390,7 +390,7 @@ def test_a_change_made_elsewhere_is_kept_as_a_version_when_it_is_seen(
     ]
 
 
-def test_no_more_versions_are_kept_than_the_newest(db: None) -> None:
+def test_only_the_newest_versions_are_kept(db: None) -> None:
     for number in range(VERSIONS_KEPT + 3):
         keep(BROKER, ConfigFile.TOPICS, {f"T{number}": {"perm": 6}})
     keep("broker-b", ConfigFile.TOPICS, {"T": {"perm": 6}})
@@ -400,7 +400,7 @@ def test_no_more_versions_are_kept_than_the_newest(db: None) -> None:
     assert of_broker[0].entries == {f"T{VERSIONS_KEPT + 2}": {"perm": 6}}
 
 
-def test_a_form_opened_on_a_version_that_is_not_kept_any_more_keeps_its_text(
+def test_a_form_opened_on_an_expired_version_keeps_its_text(
     actors: Actors, orders: FakeBroker
 ) -> None:
     text, _fields = opened(actors.admin, TOPICS)
@@ -429,7 +429,7 @@ def mine(account: User, *actions: Action, topics: str = "", groups: str = "") ->
     role.members.add(account)
 
 
-def test_everyone_looks_at_files_and_who_changes_nothing_is_offered_nothing(
+def test_everyone_may_view_files_and_read_only_users_see_no_controls(
     actors: Actors, limited: Client, orders: FakeBroker
 ) -> None:
     orders.offsets["billing", "Orders", 0] = 7
@@ -455,7 +455,7 @@ def test_everyone_looks_at_files_and_who_changes_nothing_is_offered_nothing(
     assert actors.admin.get(edit_of("delayOffset.json")).status_code == 200
 
 
-def test_a_role_changes_the_entries_it_names_and_reads_why_not_the_others(
+def test_a_role_changes_only_its_entries_and_is_told_why(
     actors: Actors, limited: Client, limited_account: User, orders: FakeBroker
 ) -> None:
     mine(limited_account, Action.TOPIC, topics="Ord*")
@@ -483,7 +483,7 @@ def test_a_role_changes_the_entries_it_names_and_reads_why_not_the_others(
     assert edit_of(GROUPS) not in limited.get(show).content.decode()
 
 
-def test_offsets_and_groups_go_by_the_group_s_name(
+def test_offsets_and_groups_are_copied_by_the_groups_name(
     limited: Client, limited_account: User, orders: FakeBroker
 ) -> None:
     orders.put("Orders", 0, *range(1, 11))
@@ -507,7 +507,7 @@ def test_offsets_and_groups_go_by_the_group_s_name(
     assert shown.refusals == ("You can't change audit2: this requires group.change there.",)
 
 
-def test_an_undo_and_an_older_version_take_what_the_change_took(
+def test_undo_and_an_older_version_need_the_permission_of_the_change(
     actors: Actors, limited: Client, limited_account: User, orders: FakeBroker
 ) -> None:
     old, new = '"perm":6,\n\t\t\t"readQueueNums":4', '"perm":4,\n\t\t\t"readQueueNums":4'

@@ -141,7 +141,7 @@ def pull(client: RawClient) -> tuple[int, bytes]:
     return answer.code, answer.body
 
 
-def test_a_delay_level_is_moved_on_its_page_delivers_from_there_and_is_there_after_a_kill(
+def test_a_moved_delay_level_delivers_from_its_new_offset_even_after_a_kill(
     actors: Actors, broker: BrokerProcess
 ) -> None:
     create_topic(broker.port, "Orders", queues=1)
@@ -171,7 +171,7 @@ def test_a_delay_level_is_moved_on_its_page_delivers_from_there_and_is_there_aft
     assert max_offset(broker.port) == 3
 
 
-def test_a_filter_is_changed_on_its_page_and_holds_for_the_members_pulls_until_it_is_undone(
+def test_a_filter_changed_on_its_page_applies_to_pulls_until_it_is_undone(
     actors: Actors, broker: BrokerProcess
 ) -> None:
     create_topic(broker.port, "Orders", queues=1)

@@ -49,7 +49,7 @@ def sampled(rows: Rows, samples: int = 6) -> Flow:
     return flow_of(history_store(), now)
 
 
-def test_rates_run_from_the_broker_through_the_topic_to_its_groups(brokers) -> None:
+def test_rates_flow_from_the_broker_through_the_topic_to_its_groups(brokers) -> None:
     flow = sampled(
         {
             (topic("Orders"), PUT): [500],
@@ -73,7 +73,7 @@ def test_rates_run_from_the_broker_through_the_topic_to_its_groups(brokers) -> N
     ]
 
 
-def test_a_ribbon_that_stopped_while_messages_wait_says_since_when(brokers) -> None:
+def test_a_stalled_ribbon_with_waiting_messages_shows_since_when(brokers) -> None:
     now = now_ms()
     stuck = progress("billing", "Orders")
     caught_up = progress("audit", "Orders")
@@ -98,7 +98,7 @@ def test_a_ribbon_that_stopped_while_messages_wait_says_since_when(brokers) -> N
     assert ribbons["audit"].stopped_ms is None
 
 
-def test_a_group_that_read_nothing_within_the_hour_has_stopped_longer_ago(brokers) -> None:
+def test_a_group_that_read_nothing_within_the_hour_stopped_longer_ago(brokers) -> None:
     still = progress("billing", "Orders")
 
     flow = sampled({(topic("Orders"), PUT): [10], (still, CONSUMED): [0], (still, LAG): [5]})
@@ -106,7 +106,7 @@ def test_a_group_that_read_nothing_within_the_hour_has_stopped_longer_ago(broker
     assert flow.consumed[0].stopped_ms == 0
 
 
-def test_the_busiest_have_places_and_the_rest_are_counted(brokers) -> None:
+def test_the_busiest_have_rows_and_the_rest_are_counted(brokers) -> None:
     flow = sampled({(topic(f"Topic{number:02}"), PUT): [number * 10] for number in range(1, 31)})
 
     assert len(flow.topics) == NODES_MAX
@@ -114,7 +114,7 @@ def test_the_busiest_have_places_and_the_rest_are_counted(brokers) -> None:
     assert {each.name for each in flow.topics} == {f"Topic{number}" for number in range(19, 31)}
 
 
-def test_what_nobody_sends_to_and_nobody_reads_takes_no_part(brokers) -> None:
+def test_topics_without_senders_and_readers_do_not_take_part(brokers) -> None:
     flow = sampled(
         {
             (topic("Idle"), PUT): [0],
@@ -127,7 +127,9 @@ def test_what_nobody_sends_to_and_nobody_reads_takes_no_part(brokers) -> None:
     assert [each.name for each in flow.topics] == ["Read"]
 
 
-def test_without_samples_there_is_no_flow_and_the_page_says_how_to_begin(actors, brokers) -> None:
+def test_without_samples_there_is_no_flow_and_the_page_explains_how_to_start(
+    actors, brokers
+) -> None:
     brokers.add_topic("Orders")
 
     html = actors.reader.get("/").content.decode()
@@ -136,7 +138,7 @@ def test_without_samples_there_is_no_flow_and_the_page_says_how_to_begin(actors,
     assert "No topics sampled in the last minute" in html
 
 
-def test_the_page_carries_the_flow_and_names_of_clients_are_escaped(actors, brokers) -> None:
+def test_the_page_has_the_flow_and_client_names_are_escaped(actors, brokers) -> None:
     brokers.add_topic("Orders")
     sampled({(topic("Orders"), PUT): [500], (progress("a&b", "Orders"), CONSUMED): [500]})
 
@@ -147,7 +149,7 @@ def test_the_page_carries_the_flow_and_names_of_clients_are_escaped(actors, brok
     assert len(re.findall(r"<path d=\"M0 ", html)) == 2
 
 
-def test_a_ribbon_leads_to_the_live_page_of_what_it_carries(actors, brokers) -> None:
+def test_a_ribbon_links_to_the_live_page_of_its_messages(actors, brokers) -> None:
     brokers.add_topic("Orders")
     sampled({(topic("Orders"), PUT): [500], (progress("a&b", "Orders"), CONSUMED): [500]})
 
@@ -204,9 +206,7 @@ def asked(brokers, monkeypatch) -> list[int]:
     return asked
 
 
-def test_ten_viewers_of_the_overview_ask_the_broker_as_often_as_one(
-    actors, asked, monkeypatch
-) -> None:
+def test_ten_overview_viewers_query_the_broker_as_often_as_one(actors, asked, monkeypatch) -> None:
     now = now_ms()
     monkeypatch.setattr("console.observe.overview.views.now_ms", lambda: now)
     url = reverse("overview:summary")
@@ -220,7 +220,7 @@ def test_ten_viewers_of_the_overview_ask_the_broker_as_often_as_one(
     assert len(asked) == once
 
 
-def test_a_hundred_loads_of_the_overview_ask_the_broker_as_often_as_one(
+def test_a_hundred_overview_loads_query_the_broker_as_often_as_one(
     actors, asked, monkeypatch
 ) -> None:
     now = now_ms()
@@ -238,7 +238,7 @@ def test_a_hundred_loads_of_the_overview_ask_the_broker_as_often_as_one(
     assert len(asked) == 2 * once
 
 
-def test_viewers_share_the_fault_of_a_broker_too(actors, brokers, monkeypatch) -> None:
+def test_viewers_also_share_a_brokers_fault(actors, brokers, monkeypatch) -> None:
     now = now_ms()
     monkeypatch.setattr("console.observe.overview.views.now_ms", lambda: now)
     brokers.fails = NameServerDownError(["127.0.0.1:9876"], "refused")
@@ -250,7 +250,7 @@ def test_viewers_share_the_fault_of_a_broker_too(actors, brokers, monkeypatch) -
     assert actors.admin.get(url).status_code == 503
 
 
-async def test_the_hub_renders_each_language_once_for_all_who_watch() -> None:
+async def test_the_hub_renders_each_language_once_for_all_viewers() -> None:
     rendered = []
 
     def render() -> str:
@@ -270,7 +270,7 @@ async def test_the_hub_renders_each_language_once_for_all_who_watch() -> None:
         await hub.leave(viewer)
 
 
-async def test_a_person_watches_in_a_bounded_number_of_windows() -> None:
+async def test_a_user_watches_in_a_limited_number_of_windows() -> None:
     hub = FlowHub(str, every_s=3600)
     viewers = [Viewer("ada", "en") for _ in range(VIEWERS_PER_USER_MAX)]
     joined = [hub.join(viewer) for viewer in viewers]
@@ -288,7 +288,7 @@ async def test_a_stranger_gets_no_socket() -> None:
     assert not await socket.connect()
 
 
-async def test_a_flow_that_cannot_be_drawn_is_drawn_again() -> None:
+async def test_a_failed_flow_drawing_is_retried() -> None:
     drawn_times: list[int] = []
 
     def render() -> str:

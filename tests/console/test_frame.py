@@ -22,7 +22,7 @@ TAG = re.compile(
 ASSET = re.compile(r"""(?:src|href|url\(|@import|action)\s*[=(]?\s*["']?(?:https?:)?//""")
 
 
-def test_no_template_style_or_script_of_ours_names_another_host() -> None:
+def test_none_of_our_templates_styles_or_scripts_names_another_host() -> None:
     files = [
         path
         for pattern in ("*.html", "*.css", "*.js")
@@ -57,7 +57,7 @@ def addresses_of_other_blocks(template: str) -> list[str]:
     ]
 
 
-def test_no_link_has_its_address_in_another_block() -> None:
+def test_every_links_address_is_in_its_own_block() -> None:
     """Outside it's empty, and the link leads to the current page."""
     found = {
         str(path): wrong
@@ -70,7 +70,7 @@ def test_no_link_has_its_address_in_another_block() -> None:
     assert addresses_of_other_blocks(other) == ["y"]
 
 
-def test_vendored_files_are_the_ones_in_the_lock() -> None:
+def test_vendored_files_match_the_lock() -> None:
     lines = [line.split() for line in (VENDOR / "vendor.lock").read_text().splitlines()[1:]]
     listed = {(VENDOR / line[0]).resolve(): line for line in lines}
 
@@ -111,7 +111,7 @@ def test_no_page_has_inline_script_or_style(actors, brokers) -> None:
         assert not re.search(r"\son[a-z]+=|\sstyle=|<style", html), url
 
 
-def test_the_policy_allows_nothing_inline_and_nobody_else(actors, brokers) -> None:
+def test_the_policy_allows_nothing_inline_and_no_other_origin(actors, brokers) -> None:
     response = actors.admin.get(reverse("overview:index"))
     policy = response["content-security-policy"]
 
@@ -121,7 +121,7 @@ def test_the_policy_allows_nothing_inline_and_nobody_else(actors, brokers) -> No
     assert response["x-content-type-options"] == "nosniff"
 
 
-def test_a_reader_sees_pages_without_what_changes_things(actors, brokers) -> None:
+def test_a_read_only_user_sees_pages_without_their_forms(actors, brokers) -> None:
     for url in pages(brokers):
         response = actors.reader.get(url)
         if response.status_code == 403:
@@ -144,16 +144,14 @@ def test_a_reader_sees_pages_without_what_changes_things(actors, brokers) -> Non
         ("topics:create", "topics:list"),
     ],
 )
-def test_a_page_shows_by_whose_line_of_the_navigation_it_is_reached(
-    actors, brokers, name, line
-) -> None:
+def test_a_page_highlights_its_navigation_entry(actors, brokers, name, line) -> None:
     page = actors.admin.get(reverse(name)).text
 
     current = re.findall(r'href="([^"]+)" data-key="."\s+aria-current="page"', page)
     assert current == [reverse(line)]
 
 
-def test_the_theme_of_the_cookie_is_rendered_and_nonsense_is_not(actors, brokers) -> None:
+def test_the_cookies_theme_is_rendered_and_an_invalid_one_is_not(actors, brokers) -> None:
     actors.reader.cookies["trebuchet_theme"] = "dark"
     assert 'data-theme="dark"' in actors.reader.get("/").content.decode()
 
@@ -161,7 +159,7 @@ def test_the_theme_of_the_cookie_is_rendered_and_nonsense_is_not(actors, brokers
     assert 'data-theme="auto"' in actors.reader.get("/").content.decode()
 
 
-def test_an_address_nobody_lives_at_says_so(actors) -> None:
+def test_an_address_without_a_listener_is_reported(actors) -> None:
     response = actors.reader.get("/nowhere/")
 
     assert response.status_code == 404
@@ -181,7 +179,7 @@ def test_probes_answer(client) -> None:
     assert client.get("/readyz").json() == {"status": "ok"}
 
 
-def test_the_unknown_is_a_dash_with_its_reason() -> None:
+def test_an_unknown_value_is_a_dash_with_its_reason() -> None:
     shown = ui.unknown("The broker did not say <so>.")
 
     assert "\u2013" in shown
@@ -193,14 +191,14 @@ def test_the_unknown_is_a_dash_with_its_reason() -> None:
     ("value", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (1 << 40, "1.0 TiB")],
 )
-def test_bytes_carry_their_unit(value, text) -> None:
+def test_bytes_have_their_unit(value, text) -> None:
     assert ui.byte_size(value) == text
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(0, "0"), (0.04, "< 0.1"), (3.14, "3.1"), (12345.6, "12\u202f346")]
 )
-def test_rates_are_short(value, text) -> None:
+def test_rates_are_shown_short(value, text) -> None:
     assert ui.rate(value) == text
 
 
@@ -211,11 +209,11 @@ def test_spans_show_two_units(seconds, text) -> None:
     assert ui.duration(seconds) == text
 
 
-def test_a_time_no_calendar_has_is_unknown() -> None:
+def test_an_impossible_calendar_time_is_unknown() -> None:
     assert "an invalid time" in ui.moment(10**18)
 
 
-def test_the_scripts_of_a_page_are_150_kb_at_most(actors, brokers) -> None:
+def test_a_pages_scripts_have_at_most_150_kb(actors, brokers) -> None:
     for url in pages(brokers):
         html = actors.admin.get(url).content.decode()
         sources = re.findall(r'<script src="([^"]+)"', html)

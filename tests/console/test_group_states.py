@@ -72,7 +72,7 @@ def shown(actors, query: str = "") -> dict[str, str]:
     }
 
 
-def test_every_rule_about_a_group_s_reading_is_there() -> None:
+def test_every_rule_about_a_groups_reading_exists() -> None:
     assert OF_RULE.keys() <= BY_NAME.keys()
     assert set(OF_RULE.values()) | {Reading.GROWING, Reading.FINE} == set(Reading)
 
@@ -89,7 +89,7 @@ def test_every_rule_about_a_group_s_reading_is_there() -> None:
         ("dead-letters", "billing", "keeping up"),
     ],
 )
-def test_the_list_says_how_each_group_reads(rule, name, word, actors, world) -> None:
+def test_the_list_shows_each_groups_state(rule, name, word, actors, world) -> None:
     says((rule, name))
 
     found = shown(actors)
@@ -102,7 +102,7 @@ def test_the_list_says_how_each_group_reads(rule, name, word, actors, world) -> 
     }
 
 
-def test_of_several_verdicts_the_worst_counts(world) -> None:
+def test_the_worst_of_several_verdicts_counts(world) -> None:
     says(
         ("rewound", "billing@Orders"), ("stopped", "billing@Late"), ("falling-behind", "billing@A")
     )
@@ -112,14 +112,16 @@ def test_of_several_verdicts_the_worst_counts(world) -> None:
     assert (state.reading, state.topic) == (Reading.STOPPED, "Late")
 
 
-def test_the_list_is_ordered_by_how_groups_read(actors, world) -> None:
+def test_the_list_is_ordered_by_the_groups_state(actors, world) -> None:
     says(("rewound", "shipping@Orders"), ("stalled", "fraud@Orders"))
 
     assert list(shown(actors, "?sort=reading"))[:2] == ["fraud", "shipping"]
     assert list(shown(actors, "?sort=-reading"))[-2:] == ["shipping", "fraud"]
 
 
-def test_what_rules_have_not_looked_at_lately_is_not_called_well(actors, world) -> None:
+def test_subjects_that_rules_have_not_evaluated_lately_are_not_called_healthy(
+    actors, world
+) -> None:
     says(("stopped", "billing@Orders"), at_ms=now_ms() - HELD_MS)
 
     assert set(shown(actors).values()) == {"unknown"}
@@ -127,7 +129,7 @@ def test_what_rules_have_not_looked_at_lately_is_not_called_well(actors, world) 
     assert "run recently." in page
 
 
-def test_a_history_that_cannot_be_read_leaves_the_state_unknown(monkeypatch, actors, world) -> None:
+def test_an_unreadable_history_leaves_the_state_unknown(monkeypatch, actors, world) -> None:
     def unreadable(_store):
         raise HistoryError("the disk fails")
 
@@ -136,7 +138,7 @@ def test_a_history_that_cannot_be_read_leaves_the_state_unknown(monkeypatch, act
     assert set(shown(actors).values()) == {"unknown"}
 
 
-def test_a_group_s_page_says_how_it_reads_where_and_since_when(actors, world) -> None:
+def test_a_groups_page_shows_how_where_and_since_when_it_reads(actors, world) -> None:
     says(("falling-behind", "billing@Orders"))
 
     page = actors.reader.get(reverse("groups:detail", args=["billing"])).content.decode()
@@ -157,7 +159,7 @@ def test_a_group_s_page_says_how_it_reads_where_and_since_when(actors, world) ->
         ([50, 60, 60, 70, 80], Reading.FINE),
     ],
 )
-def test_a_lag_that_grows_is_said_before_a_rule_has_seen_enough(
+def test_a_growing_lag_is_reported_before_a_rule_has_enough_data(
     world, lags: list[float | None], reading: Reading
 ) -> None:
     says()
@@ -169,7 +171,7 @@ def test_a_lag_that_grows_is_said_before_a_rule_has_seen_enough(
     assert states.rank("billing", spark) == list(Reading).index(reading)
 
 
-def test_what_a_rule_says_counts_more_than_a_lag_that_grows(world) -> None:
+def test_a_rules_alert_takes_precedence_over_a_growing_lag(world) -> None:
     says(("stopped", "billing@Orders"))
 
     state = group_states(now_ms()).of("billing", lag=Spark([0.0, 10, 20, 30, 40], 0))

@@ -39,7 +39,7 @@ def new_group(**changes: object) -> dict[str, object]:
     } | changes
 
 
-def test_the_list_shows_who_is_online_and_who_lags(actors, brokers) -> None:
+def test_the_list_shows_online_and_lagging_groups(actors, brokers) -> None:
     brokers.add_topic("Orders")
     brokers.put("Orders", 0, 1, 2, 3)
     brokers.add_group("billing", online=True, topic="Orders")
@@ -54,7 +54,7 @@ def test_the_list_shows_who_is_online_and_who_lags(actors, brokers) -> None:
     assert "TOOLS_CONSUMER" not in html
 
 
-def test_a_group_with_offsets_and_no_configuration_is_still_listed(actors, brokers) -> None:
+def test_a_group_with_offsets_but_no_configuration_is_still_listed(actors, brokers) -> None:
     brokers.add_topic("Orders")
     brokers.offsets["orphan", "Orders", 0] = 0
 
@@ -64,7 +64,7 @@ def test_a_group_with_offsets_and_no_configuration_is_still_listed(actors, broke
     assert "no configuration" in html
 
 
-def test_a_group_page_shows_members_subscriptions_progress(actors, brokers) -> None:
+def test_a_group_page_shows_members_subscriptions_and_progress(actors, brokers) -> None:
     brokers.add_topic("Orders", queue_nums=2)
     brokers.put("Orders", 0, 1, 2, 3)
     brokers.add_group("billing", online=True, topic="Orders")
@@ -79,9 +79,7 @@ def test_a_group_page_shows_members_subscriptions_progress(actors, brokers) -> N
     assert "never committed an offset in this queue" in html  # queue 1
 
 
-def test_a_group_page_has_one_table_of_subscriptions_which_the_members_replace(
-    actors, brokers
-) -> None:
+def test_a_group_page_has_one_subscriptions_table_that_members_replace(actors, brokers) -> None:
     brokers.add_topic("Orders", queue_nums=2)
     brokers.add_group("billing", online=True, topic="Orders")
 
@@ -92,7 +90,7 @@ def test_a_group_page_has_one_table_of_subscriptions_which_the_members_replace(
     assert 'id="subscriptions"' in asked
 
 
-def test_a_group_that_is_not_there_is_not_found(actors, brokers) -> None:
+def test_a_missing_group_is_not_found(actors, brokers) -> None:
     assert actors.reader.get(reverse("groups:detail", args=["nope"])).status_code == 404
 
 
@@ -120,7 +118,7 @@ def test_an_administrator_creates_a_group(actors, brokers) -> None:
         ({"retry_queue_nums": 65}, "less than or equal to 64"),
     ],
 )
-def test_a_group_that_cannot_be_is_refused_in_the_form(changes, sentence, actors, brokers) -> None:
+def test_an_invalid_group_is_rejected_in_the_form(changes, sentence, actors, brokers) -> None:
     brokers.add_group("taken")
 
     response = actors.admin.post(reverse("groups:create"), new_group(**changes))
@@ -151,7 +149,7 @@ def test_a_group_with_members_is_not_deleted(actors, brokers) -> None:
     assert "billing" in brokers.group_configs
 
 
-def test_a_deleted_group_leaves_its_offsets_unless_asked(actors, brokers) -> None:
+def test_a_deleted_group_keeps_its_offsets_unless_they_are_deleted_too(actors, brokers) -> None:
     brokers.add_topic("Orders")
     brokers.add_group("billing")
     brokers.offsets["billing", "Orders", 0] = 0
@@ -166,7 +164,7 @@ def test_a_deleted_group_leaves_its_offsets_unless_asked(actors, brokers) -> Non
     assert not brokers.offsets
 
 
-def test_a_group_of_the_broker_itself_is_out_of_reach(actors, brokers) -> None:
+def test_the_brokers_own_groups_are_out_of_reach(actors, brokers) -> None:
     brokers.add_group("TOOLS_CONSUMER")
 
     response = actors.admin.post(
@@ -176,7 +174,7 @@ def test_a_group_of_the_broker_itself_is_out_of_reach(actors, brokers) -> None:
     assert response.status_code == 403
 
 
-def test_a_client_says_its_version_by_name(actors, brokers) -> None:
+def test_a_client_reports_its_version_by_name(actors, brokers) -> None:
     brokers.add_group("billing", online=True, topic="Orders")
 
     page = actors.reader.get(reverse("groups:detail", args=["billing"])).text
@@ -185,7 +183,7 @@ def test_a_client_says_its_version_by_name(actors, brokers) -> None:
     assert ">407<" not in page
 
 
-def test_what_a_group_never_committed_is_no_lag_of_zero(actors, brokers) -> None:
+def test_an_uncommitted_offset_is_not_a_lag_of_zero(actors, brokers) -> None:
     brokers.add_topic("Orders", queue_nums=2)
     brokers.put("Orders", 0, 1, 2, 3)
     brokers.put("Orders", 1, 1, 2)
@@ -200,7 +198,7 @@ def test_what_a_group_never_committed_is_no_lag_of_zero(actors, brokers) -> None
     assert "The group hasn't committed an offset yet." in listed
 
 
-def test_topics_that_members_subscribe_to_are_there_before_the_first_offset(brokers) -> None:
+def test_subscribed_topics_exist_before_the_first_offset(brokers) -> None:
     brokers.add_topic("Orders", queue_nums=1)
     brokers.put("Orders", 0, 1, 2, 3)
     brokers.add_group("billing", online=True, topic="Orders")
@@ -226,13 +224,13 @@ def row(queue_id: int, lag: int, last_ms: int | None) -> QueueProgress:
         ([], None),
     ],
 )
-def test_a_group_has_caught_up_to_where_its_last_queue_is(queues, caught_up_ms) -> None:
+def test_a_group_has_caught_up_as_far_as_its_slowest_queue(queues, caught_up_ms) -> None:
     rows = tuple(row(number, lag, last_ms) for number, (lag, last_ms) in enumerate(queues))
 
     assert ConsumeProgress("billing", 0.0, rows, 0).caught_up_ms == caught_up_ms
 
 
-def test_an_offset_beyond_the_end_is_no_lag_and_called_that(actors, brokers) -> None:
+def test_an_offset_beyond_the_end_is_not_a_lag_and_is_labelled(actors, brokers) -> None:
     brokers.add_topic("Orders", queue_nums=1)
     brokers.put("Orders", 0, 1, 2, 3)
     brokers.add_group("billing", topic="Orders")
@@ -252,7 +250,7 @@ def test_an_offset_beyond_the_end_is_no_lag_and_called_that(actors, brokers) -> 
     assert (row.lag, row.is_beyond_end) == (None, True)
 
 
-def test_what_a_group_holds_is_shown_by_queue_and_nothing_where_it_pulls(actors, brokers) -> None:
+def test_a_groups_pending_messages_are_shown_by_queue_unless_it_pulls(actors, brokers) -> None:
     brokers.add_topic("Orders", queue_nums=1)
     brokers.add_group("billing", online=True, topic="Orders")
     brokers.put("Orders", 0, 1, 2, 3)
@@ -289,7 +287,7 @@ def two_members(brokers, *wishes: str) -> None:
         (("A", ""), True, ["not subscribed", "billing@1"]),
     ],
 )
-def test_members_that_subscribe_to_other_things_are_named(
+def test_members_with_other_subscriptions_are_named(
     actors, brokers, wishes, is_mixed, said
 ) -> None:
     two_members(brokers, *wishes)
@@ -300,7 +298,7 @@ def test_members_that_subscribe_to_other_things_are_named(
     assert [text for text in said if text not in part] == []
 
 
-def test_a_member_that_does_not_answer_is_said_to_be_silent(actors, brokers) -> None:
+def test_an_unresponsive_member_is_shown_as_silent(actors, brokers) -> None:
     two_members(brokers, "A", "A")
     brokers.running["billing@1"] = GatewayError("it took too long")
 
@@ -311,7 +309,7 @@ def test_a_member_that_does_not_answer_is_said_to_be_silent(actors, brokers) -> 
     assert "all match" in part
 
 
-def test_a_member_says_how_it_is_and_what_its_threads_do(actors, brokers) -> None:
+def test_a_member_reports_its_state_and_threads(actors, brokers) -> None:
     two_members(brokers, "A")
     info = RunningInfo(
         "billing@0",
@@ -334,7 +332,7 @@ def test_a_member_says_how_it_is_and_what_its_threads_do(actors, brokers) -> Non
     assert actors.operator.get(url, {"client": "nobody"}).status_code == 404
 
 
-def test_what_a_java_client_says_of_itself_is_read() -> None:
+def test_a_java_clients_report_on_itself_can_be_read() -> None:
     body = (
         '{"jstack":"TID: 1","mqTable":{{"brokerName":"broker-a","queueId":1,"topic":"T"}:'
         '{"cachedMsgCount":3,"commitOffset":5,"droped":false,'

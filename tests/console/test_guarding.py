@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("brokers")]
 WITHOUT_PEOPLE = {"cluster", "samples", "messages", "watch"}
 
 
-def test_every_call_that_reaches_a_broker_has_a_rule_or_is_free() -> None:
+def test_every_call_that_reaches_a_broker_has_a_rule_or_needs_none() -> None:
     ways = {each.name: each.type for each in dataclasses.fields(ports.Gateway)}
     assert set(RULES) == set(FREE) == set(ways) - WITHOUT_PEOPLE
     for way, protocol in ways.items():
@@ -39,7 +39,7 @@ def test_every_call_that_reaches_a_broker_has_a_rule_or_is_free() -> None:
         assert not set(RULES[way]) & FREE[way]
 
 
-def test_nobody_s_request_changes_anything_and_the_console_s_own_work_does(brokers) -> None:
+def test_anonymous_requests_change_nothing_but_the_consoles_own_work_does(brokers) -> None:
     with acts_for(lambda: NOTHING), pytest.raises(NotAllowedError):
         gateway().topics.save(TopicConfig("New", 4, 4, 6), ["broker-a"])
     assert "New" not in brokers.topic_configs
@@ -48,7 +48,7 @@ def test_nobody_s_request_changes_anything_and_the_console_s_own_work_does(broke
     assert "New" in brokers.topic_configs
 
 
-def test_who_sees_and_does_not_read_gets_messages_without_bodies(brokers) -> None:
+def test_without_the_read_permission_messages_are_shown_without_bodies(brokers) -> None:
     brokers.add_topic("Orders")
     brokers.put_message("Orders", 0, b"secret", 1_000, KEYS="K-1")
     seen = Rights(given={Action.SEE: Patterns(topics=frozenset({"Ord*"}))})
@@ -86,7 +86,7 @@ def test_a_pattern_is_the_name_with_a_star_for_any_text(pattern, name, is_match)
     assert rights.may(Action.SEND, name) is is_match
 
 
-def test_retries_and_dead_letters_go_by_their_group() -> None:
+def test_retries_and_dead_letters_belong_to_their_group() -> None:
     rights = Rights(given={Action.READ: Patterns(frozenset({"*"}), frozenset({"billing"}))})
 
     assert rights.may(Action.READ, "%DLQ%billing")
@@ -94,7 +94,7 @@ def test_retries_and_dead_letters_go_by_their_group() -> None:
     assert not rights.may(Action.READ, "%DLQ%audit")
 
 
-def test_a_stranger_and_who_is_switched_off_have_no_rights(reader_account) -> None:
+def test_a_stranger_and_a_disabled_user_have_no_permissions(reader_account) -> None:
     reader_account.is_active = False
 
     assert rights_of(AnonymousUser()) is NOTHING

@@ -64,7 +64,7 @@ def test_points_are_rates_and_gaps_are_null(actors, brokers, first_ms) -> None:
     assert answer["stepMs"] == STEP_MS
 
 
-def test_a_table_says_nothing_where_nothing_is_known(actors, brokers, first_ms) -> None:
+def test_a_table_leaves_unknown_values_empty(actors, brokers, first_ms) -> None:
     keep(history_store(), first_ms, {(ORDERS, metrics.PUT): [50, None]})
 
     response = actors.reader.get(reverse("history:csv", args=["topic", "messages", "Orders"]))
@@ -77,18 +77,18 @@ def test_a_table_says_nothing_where_nothing_is_known(actors, brokers, first_ms) 
     assert response["content-disposition"] == 'attachment; filename="Orders-messages.csv"'
 
 
-def test_a_name_makes_no_file_elsewhere(actors, brokers) -> None:
+def test_a_name_creates_no_file_elsewhere(actors, brokers) -> None:
     response = actors.reader.get(reverse("history:csv", args=["group", "lag", '../%RETRY%"a b/x']))
 
     assert response["content-disposition"] == 'attachment; filename="..-RETRY-a-b-x-lag.csv"'
 
 
 @pytest.mark.parametrize("place", [["topic", "nothing"], ["nothing", "messages"], ["x", "y"]])
-def test_a_chart_that_there_is_not_is_not_found(place, actors, brokers) -> None:
+def test_an_unknown_chart_is_not_found(place, actors, brokers) -> None:
     assert actors.reader.get(reverse("history:points", args=[*place, "T"])).status_code == 404
 
 
-def test_a_broker_is_asked_for_by_name_and_number(actors, brokers, first_ms) -> None:
+def test_a_broker_is_requested_by_name_and_number(actors, brokers, first_ms) -> None:
     other = Subject(metrics.BROKER, "broker-b", "0")
     rows = {(BROKER, metrics.PUT): [10], (other, metrics.PUT): [990]}
     keep(history_store(), first_ms, rows)
@@ -99,7 +99,7 @@ def test_a_broker_is_asked_for_by_name_and_number(actors, brokers, first_ms) -> 
     assert values[first_ms] == 1.0
 
 
-def test_what_a_slave_replays_was_received_once(actors, brokers, first_ms) -> None:
+def test_a_slave_replays_data_it_has_received_once(actors, brokers, first_ms) -> None:
     slave = Subject(metrics.BROKER, "broker-a", "1")
     rows = {
         (BROKER, metrics.PUT): [500] * 20,
@@ -120,12 +120,12 @@ def test_what_a_slave_replays_was_received_once(actors, brokers, first_ms) -> No
     assert max(each or 0 for each in sparks.got.values) == pytest.approx(3, rel=0.1)
 
 
-def test_a_slave_is_told_from_its_master_by_name() -> None:
+def test_a_slave_is_distinguished_from_its_master_by_name() -> None:
     assert place_of("broker", "broker-a", "0") == ("broker-a", "/brokers/b/broker-a/0/")
     assert place_of("broker", "broker-a", "1") == ("broker-a, slave 1", "/brokers/b/broker-a/1/")
 
 
-def test_restarts_changes_and_offsets_that_went_back_are_marked(actors, brokers, first_ms) -> None:
+def test_restarts_changes_and_rewound_offsets_are_marked(actors, brokers, first_ms) -> None:
     rows = {(BILLING, metrics.LAG): [5, 5], (BILLING, metrics.REWOUND): [0, 7]}
     keep(history_store(), first_ms, rows)
     history_store().add_event(Event(first_ms + 1, "restart", "broker-a"))
@@ -149,7 +149,7 @@ def test_restarts_changes_and_offsets_that_went_back_are_marked(actors, brokers,
     ("language", "text"),
     [("en", "Offsets rewound by 1 message"), ("zh-hans", "位点回退了 1 条消息")],
 )
-def test_offsets_that_went_back_by_one_went_back_by_one_message(language, text) -> None:
+def test_an_offset_rewound_by_one_is_rewound_by_one_message(language, text) -> None:
     with translation.override(language):
         assert words(Mark(0, "back", "1")) == text
 
@@ -193,7 +193,7 @@ def test_a_page_has_its_charts_and_its_range(name, arguments, charts, actors, br
     assert "No history yet" in content
 
 
-def test_a_collector_that_works_is_not_mentioned(actors, brokers) -> None:
+def test_a_working_collector_is_not_mentioned(actors, brokers) -> None:
     history_store().note(STATUS, msgspec.json.encode(Status(at_ms=now_ms(), process=None)))
 
     content = actors.reader.get(reverse("brokers:detail", args=["broker-a", 0])).content.decode()
@@ -202,7 +202,7 @@ def test_a_collector_that_works_is_not_mentioned(actors, brokers) -> None:
     assert "isn't sampling" not in content
 
 
-def test_a_collector_that_has_stopped_is_named_with_its_age(actors, brokers) -> None:
+def test_a_stopped_collector_is_named_with_its_age(actors, brokers) -> None:
     status = Status(at_ms=now_ms() - 600_000, process=None)
     history_store().note(STATUS, msgspec.json.encode(status))
 
@@ -212,7 +212,7 @@ def test_a_collector_that_has_stopped_is_named_with_its_age(actors, brokers) -> 
     assert f'data-age="{status.at_ms}"' in content
 
 
-def test_a_broker_that_is_gone_keeps_its_history(actors, brokers) -> None:
+def test_a_missing_broker_keeps_its_history(actors, brokers) -> None:
     brokers.silent = BrokerDownError(ADDRESS, "connection refused")
 
     response = actors.reader.get(reverse("brokers:detail", args=["broker-a", 0]))
@@ -234,7 +234,7 @@ def test_without_a_name_server_a_broker_keeps_its_history(actors, brokers, first
     assert other.status_code == 503
 
 
-def test_a_broker_that_is_no_longer_registered_keeps_its_history(actors, brokers, first_ms) -> None:
+def test_an_unregistered_broker_keeps_its_history(actors, brokers, first_ms) -> None:
     keep(history_store(), first_ms, {(BROKER, metrics.PUT): [10]})
     brokers.has_broker = False
 
@@ -244,11 +244,11 @@ def test_a_broker_that_is_no_longer_registered_keeps_its_history(actors, brokers
     assert "data-history=" in content
 
 
-def test_a_broker_that_nobody_knows_is_not_found(actors, brokers) -> None:
+def test_an_unknown_broker_is_not_found(actors, brokers) -> None:
     assert actors.reader.get(reverse("brokers:detail", args=["x", 0])).status_code == 404
 
 
-def test_a_history_that_cannot_be_read_is_said_and_breaks_no_page(
+def test_an_unreadable_history_is_reported_and_breaks_no_page(
     actors, brokers, settings, tmp_path
 ) -> None:
     brokers.add_topic("Orders")
@@ -283,7 +283,7 @@ def test_a_chart_is_compared_with_the_day_before_on_one_scale(actors, brokers) -
     assert (plain["earlier"], plain["earlierBy"]) == ([], "")
 
 
-def test_what_is_compared_stands_in_the_table_too(actors, brokers) -> None:
+def test_compared_values_are_also_in_the_table(actors, brokers) -> None:
     first_ms = now_ms() // 60_000 * 60_000 - 300_000
     keep(history_store(), first_ms - 7 * 24 * 3_600_000, {(ORDERS, metrics.PUT): [10] * 6})
     url = reverse("history:csv", args=["topic", "messages", "Orders"])
@@ -295,7 +295,7 @@ def test_what_is_compared_stands_in_the_table_too(actors, brokers) -> None:
     assert by_time[str(first_ms)] == ["", "", "1.0", "1.0"]
 
 
-def test_a_page_keeps_what_it_is_compared_with(actors, brokers) -> None:
+def test_a_page_keeps_its_comparison(actors, brokers) -> None:
     brokers.add_topic("Orders")
     url = reverse("topics:detail", args=["Orders"])
 
@@ -312,7 +312,7 @@ def test_a_page_keeps_what_it_is_compared_with(actors, brokers) -> None:
     )
 
 
-def test_members_that_come_and_go_are_marked(actors, brokers, first_ms) -> None:
+def test_joining_and_leaving_members_are_marked(actors, brokers, first_ms) -> None:
     members = [2, 2, None, 1, 1, 3]
     keep(history_store(), first_ms, {(BILLING, metrics.MEMBERS): members})
 
@@ -330,7 +330,7 @@ def marks_of(client: Any, kind: str, slug: str, name: str) -> dict[str, str]:
     return {mark["what"]: mark["text"] for mark in chart(client, kind, slug, name)["marks"]}
 
 
-def test_each_event_stands_on_each_chart_that_it_may_explain(actors, brokers, first_ms) -> None:
+def test_each_event_is_on_every_chart_it_may_explain(actors, brokers, first_ms) -> None:
     progress = Subject(metrics.PROGRESS, "broker-a", "billing@Orders")
     rows = {
         (BROKER, metrics.PUT): [1, 1],
@@ -411,7 +411,7 @@ def test_a_queue_has_the_lag_of_its_group_there(actors, brokers, first_ms) -> No
         ),
     ],
 )
-def test_while_no_broker_answers_a_page_shows_what_was_kept(actors, brokers, url, title) -> None:
+def test_a_page_shows_stored_data_while_no_broker_answers(actors, brokers, url, title) -> None:
     progress = Subject(metrics.PROGRESS, "broker-a", metrics.pair("billing", "Orders"))
     rows = {(each, metrics.LAG): [1] for each in (ORDERS, BILLING, progress)}
     keep(history_store(), now_ms() - 60_000, rows)

@@ -43,7 +43,7 @@ def fields(rng: random.Random) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("name", "parameters"), ALL, ids=[name for name, _ in ALL])
-def test_no_address_fails_at_one_value_in_every_field(
+def test_no_address_fails_on_one_value_in_every_field(
     name: str, parameters: list[str], actors: Any, brokers: Any
 ) -> None:
     url = url_of(name, parameters)
@@ -53,7 +53,7 @@ def test_no_address_fails_at_one_value_in_every_field(
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_no_page_to_go_on_to_is_a_fault(value: str, actors: Any, brokers: Any) -> None:
+def test_a_missing_next_page_is_an_error(value: str, actors: Any, brokers: Any) -> None:
     for name in ("demo:start", "demo:stop", "accounts:sign-in"):
         answer = actors.admin.post(reverse(name), {"next": value})
 
@@ -62,7 +62,7 @@ def test_no_page_to_go_on_to_is_a_fault(value: str, actors: Any, brokers: Any) -
 
 
 @pytest.mark.parametrize(("name", "parameters"), ALL, ids=[name for name, _ in ALL])
-def test_no_address_fails_at_what_it_is_sent(
+def test_no_address_fails_on_any_input(
     name: str, parameters: list[str], actors: Any, brokers: Any, rng: random.Random
 ) -> None:
     for _ in range(ROUNDS):
@@ -82,7 +82,7 @@ def test_no_address_fails_at_what_it_is_sent(
 @pytest.mark.parametrize(
     ("name", "parameters"), [pair for pair in ALL if pair[1]], ids=lambda value: str(value)
 )
-def test_no_address_fails_at_its_own_parameters(
+def test_no_address_fails_on_its_own_parameters(
     name: str, parameters: list[str], actors: Any, brokers: Any
 ) -> None:
     for value in VALUES:
@@ -98,7 +98,7 @@ def test_no_address_fails_at_its_own_parameters(
             assert actors.admin.get(changed).status_code < 500, changed
 
 
-def test_what_goes_wrong_is_told_without_a_trace(
+def test_a_failure_is_reported_without_a_traceback(
     actors: Any, brokers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 PAGE = "/brokers/b/broker-a/0/inside/"
 
 
-def test_buckets_stand_from_the_first_used_to_the_last_with_their_bounds() -> None:
+def test_buckets_go_from_the_first_used_to_the_last_with_their_bounds() -> None:
     found = histogram_of("put", [0.0, 1.0, 10.0, 50.0], [0, 90, 0, 9, 1], [0, 2, 0, 0, 0])
 
     assert [(each.least_ms, each.most_ms, each.count) for each in found.buckets] == [
@@ -35,7 +35,7 @@ def test_without_calls_nothing_is_made_up() -> None:
     assert (found.median_ms, found.p99_ms) == (None, None)
 
 
-def test_a_broker_is_seen_from_inside(actors, brokers) -> None:
+def test_a_broker_shows_its_internals(actors, brokers) -> None:
     html = actors.reader.get(PAGE).content.decode()
 
     assert "MainThread" in html
@@ -56,7 +56,7 @@ def test_a_damaged_range_is_shown_with_file_and_offset(actors, brokers) -> None:
     assert "256 B" in html
 
 
-def test_a_broker_that_does_not_say_is_a_sentence_and_no_number(actors, brokers) -> None:
+def test_a_broker_without_a_figure_gets_an_explanation_instead_of_a_number(actors, brokers) -> None:
     brokers.internals = RequestFailedError("127.0.0.1:10911", 3, "request type 30017")
 
     html = actors.reader.get(PAGE).content.decode()
@@ -65,7 +65,7 @@ def test_a_broker_that_does_not_say_is_a_sentence_and_no_number(actors, brokers)
     assert "MainThread" not in html
 
 
-def test_a_histogram_with_a_bucket_too_few_is_not_read() -> None:
+def test_a_histogram_with_a_missing_bucket_is_ignored() -> None:
     text = b'{"bootTimestamp":1,"threads":[],"reads":{"diskReadBytes":null,"coldMessages":0},'
     text += b'"memory":{"mappedResidentBytes":null,"pageCacheBytes":null,"memoryBytes":null,'
     text += b'"availableBytes":null},"log":{"minOffset":0,"maxOffset":0,"flushedOffset":0},'
@@ -75,7 +75,7 @@ def test_a_histogram_with_a_bucket_too_few_is_not_read() -> None:
         decoded(text)
 
 
-def test_programs_read_the_same(reader_account, brokers) -> None:
+def test_programs_can_read_the_same(reader_account, brokers) -> None:
     found = Program(reader_account).get("/brokers/broker-a/0/internals").json()
 
     assert found["threads"][0]["name"] == "MainThread"

@@ -28,7 +28,7 @@ def orders(brokers: FakeBroker) -> FakeBroker:
     return brokers
 
 
-def test_a_label_stands_on_the_page_and_the_list_finds_its_owner(
+def test_a_label_is_on_the_page_and_can_be_searched_in_the_list(
     actors: Actors, orders: FakeBroker
 ) -> None:
     actors.operator.post(TOPIC, LABEL)
@@ -41,7 +41,7 @@ def test_a_label_stands_on_the_page_and_the_list_finds_its_owner(
     assert "team-pay" in listed.content.decode()
 
 
-def test_lists_are_ordered_by_owner_and_those_without_come_last(
+def test_lists_are_ordered_by_owner_and_ownerless_entries_come_last(
     actors: Actors, orders: FakeBroker
 ) -> None:
     actors.operator.post(TOPIC, {"owner": "zoo"})
@@ -53,7 +53,7 @@ def test_lists_are_ordered_by_owner_and_those_without_come_last(
     assert [row.topic.name for row in listed.context["rows"]] == ["Carts", "Orders", "Bills"]
 
 
-def test_a_group_s_label_has_no_kind_of_messages(actors: Actors, orders: FakeBroker) -> None:
+def test_a_groups_label_has_no_message_kind(actors: Actors, orders: FakeBroker) -> None:
     actors.operator.post("/groups/g/billing/label/", LABEL)
 
     label = Label.objects.get()
@@ -66,9 +66,7 @@ def test_a_group_s_label_has_no_kind_of_messages(actors: Actors, orders: FakeBro
     assert "team-pay" in actors.reader.get("/groups/", {"q": "TEAM"}).content.decode()
 
 
-def test_a_label_is_taken_back_while_nobody_changed_it_since(
-    actors: Actors, orders: FakeBroker
-) -> None:
+def test_a_label_can_be_undone_until_someone_changes_it(actors: Actors, orders: FakeBroker) -> None:
     actors.operator.post(TOPIC, LABEL)
     first = Entry.objects.get()
     undo = f"/topics/label/undo/{first.pk}/"
@@ -85,14 +83,16 @@ def test_a_label_is_taken_back_while_nobody_changed_it_since(
     assert not Label.objects.exists()
 
 
-def test_who_may_not_change_a_topic_may_not_label_it(actors: Actors, orders: FakeBroker) -> None:
+def test_a_user_without_permission_to_change_a_topic_may_not_label_it(
+    actors: Actors, orders: FakeBroker
+) -> None:
     assert actors.reader.post(TOPIC, LABEL).status_code == 403
     assert actors.operator.post("/topics/t/TBW102/label/", LABEL).status_code == 403
     assert actors.operator.post("/topics/t/Nowhere/label/", LABEL).status_code == 404
     assert not Label.objects.exists()
 
 
-def test_a_label_that_is_too_long_is_refused(actors: Actors, orders: FakeBroker) -> None:
+def test_a_label_that_is_too_long_is_rejected(actors: Actors, orders: FakeBroker) -> None:
     answer = actors.operator.post(TOPIC, {"owner": "x" * 121})
 
     assert "120" in answer.content.decode()

@@ -28,7 +28,7 @@ def lake(actors, brokers, settings, tmp_path) -> Lake:
     return made
 
 
-def test_without_a_lake_the_page_says_how_to_switch_it_on(actors, brokers, settings) -> None:
+def test_without_a_lake_the_page_explains_how_to_enable_it(actors, brokers, settings) -> None:
     settings.TREBUCHET_LAKE = ""
 
     html = actors.reader.get(reverse("lake:index")).content.decode()
@@ -48,7 +48,7 @@ def test_the_page_shows_tables_and_watermark_without_a_broker(lake, actors, brok
     assert 'class="button button--primary" href="/sql/"' not in html
 
 
-def test_before_the_first_batch_the_page_says_when_it_comes(
+def test_before_the_first_batch_the_page_explains_when_it_arrives(
     lake, actors, settings, tmp_path
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -61,7 +61,7 @@ def test_before_the_first_batch_the_page_says_when_it_comes(
     assert "keeps up with the log" not in html
 
 
-def test_the_state_comes_after_the_page(lake, actors) -> None:
+def test_the_state_is_loaded_after_the_page(lake, actors) -> None:
     page = actors.admin.get(reverse("lake:index")).content.decode()
 
     assert f'hx-get="{reverse("lake:state")}"' in page
@@ -69,7 +69,7 @@ def test_the_state_comes_after_the_page(lake, actors) -> None:
     assert "bronze.messages" in actors.admin.get(reverse("lake:state")).content.decode()
 
 
-def test_a_lake_that_cannot_be_read_is_a_sentence(lake, actors, settings) -> None:
+def test_an_unreadable_lake_is_explained_in_one_sentence(lake, actors, settings) -> None:
     settings.TREBUCHET_LAKE = "ftp://nowhere"
 
     html = actors.reader.get(reverse("lake:state")).content.decode()
@@ -100,9 +100,7 @@ def test_a_lake_that_cannot_be_read_is_a_sentence(lake, actors, settings) -> Non
         ),
     ],
 )
-def test_what_is_wrong_names_the_command(
-    changed: dict[str, Any], sentence: str, command: str
-) -> None:
+def test_an_error_names_the_command(changed: dict[str, Any], sentence: str, command: str) -> None:
     now = now_ms()
     # Without new messages, no check is needed.
     well: dict[str, Any] = {"tables": [], "warning": "", "jobs": {"checked_ms": 1}}
@@ -116,7 +114,7 @@ def test_what_is_wrong_names_the_command(
     assert troubles(well, now) == troubles(well | fresh, now) == []
 
 
-def test_an_error_of_the_pipeline_comes_first() -> None:
+def test_a_pipeline_error_comes_first() -> None:
     now = now_ms()
     jobs = {"checked_ms": now, "error": "The log ends before the watermark."}
 

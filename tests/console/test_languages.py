@@ -65,7 +65,7 @@ def catalogue(tmp_path: Path, text: str) -> gettext.GNUTranslations:
         return gettext.GNUTranslations(file)
 
 
-def test_a_compiled_catalogue_says_what_its_source_says(tmp_path) -> None:
+def test_a_compiled_catalogue_matches_its_source(tmp_path) -> None:
     words = catalogue(tmp_path, PO)
 
     assert words.gettext("one") == "eins"
@@ -74,20 +74,20 @@ def test_a_compiled_catalogue_says_what_its_source_says(tmp_path) -> None:
     assert words.ngettext("%(n)d day", "%(n)d days", 2) == "%(n)d Tage"
 
 
-def test_what_is_guessed_or_missing_stays_english(tmp_path) -> None:
+def test_guessed_or_missing_translations_stay_english(tmp_path) -> None:
     words = catalogue(tmp_path, PO)
 
     assert [words.gettext(each) for each in ("guess", "later")] == ["guess", "later"]
 
 
-def test_a_changed_source_is_compiled_anew(tmp_path) -> None:
+def test_a_changed_source_is_recompiled(tmp_path) -> None:
     catalogue(tmp_path, PO)
 
     assert catalogue(tmp_path, PO.replace("eins", "uno")).gettext("one") == "uno"
 
 
 @pytest.mark.django_db
-def test_a_language_goes_with_the_person_and_not_with_the_browser(actors, brokers) -> None:
+def test_a_language_belongs_to_the_user_and_not_to_the_browser(actors, brokers) -> None:
     actors.reader.post(OWN, CHOSEN)
     actors.reader.cookies.pop(settings.LANGUAGE_COOKIE_NAME)
 
@@ -102,7 +102,7 @@ def test_a_language_goes_with_the_person_and_not_with_the_browser(actors, broker
 
 
 @pytest.mark.django_db
-def test_who_chooses_no_language_has_the_browsers(actors, brokers) -> None:
+def test_the_default_language_is_the_browsers(actors, brokers) -> None:
     actors.reader.post(OWN, CHOSEN)
     actors.reader.post(OWN, CHOSEN | {"language": ""})
 
@@ -114,7 +114,7 @@ def test_who_chooses_no_language_has_the_browsers(actors, brokers) -> None:
 
 
 @pytest.mark.django_db
-def test_a_stranger_chooses_a_language_and_comes_back(actors) -> None:
+def test_a_stranger_chooses_a_language_and_is_returned_to_the_page(actors) -> None:
     page = f"{SIGN_IN}?next=/topics/"
 
     html = actors.stranger.get(page).content.decode()
@@ -131,21 +131,21 @@ def test_a_stranger_chooses_a_language_and_comes_back(actors) -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("next_page", ["https://example.com/", "//example.com", "/nowhere", ""])
-def test_a_choice_of_language_leads_to_no_other_place(next_page, actors) -> None:
+def test_choosing_a_language_redirects_to_no_other_site(next_page, actors) -> None:
     answer = actors.stranger.post(LANGUAGE, {"language": "zh-hans", "next": next_page})
 
     assert answer["location"] == SIGN_IN
 
 
 @pytest.mark.django_db
-def test_a_language_that_does_not_exist_is_refused(actors, brokers) -> None:
+def test_a_language_that_does_not_exist_is_rejected(actors, brokers) -> None:
     assert actors.reader.post(LANGUAGE, {"language": "xx"}).status_code == 400
     assert "field__error" in actors.reader.post(OWN, CHOSEN | {"language": "xx"}).content.decode()
     assert not Preferences.objects.exists()
 
 
 @pytest.mark.django_db
-def test_a_language_that_is_gone_is_not_kept_to(actors, brokers) -> None:
+def test_a_removed_language_is_dropped(actors, brokers) -> None:
     actors.reader.post(OWN, CHOSEN)
     Preferences.objects.update(language="xx")
     Channel.objects.create(name="room", kind="slack", language="xx")
@@ -155,7 +155,7 @@ def test_a_language_that_is_gone_is_not_kept_to(actors, brokers) -> None:
 
 
 @pytest.mark.django_db
-def test_each_channel_is_told_in_its_language_whoever_asks(settings) -> None:
+def test_each_channel_gets_its_own_language_whoever_asks(settings) -> None:
     room = Channel.objects.create(name="room", kind="slack", language="zh-hans")
     own = Channel.objects.create(name="own", kind="slack")
     said: list[str] = []

@@ -46,20 +46,20 @@ ONE_SCRIPT = [
 
 
 @pytest.mark.parametrize("name", MIXED, ids=ascii)
-def test_a_name_of_several_scripts_is_refused(name, admin_account) -> None:
+def test_a_name_of_several_scripts_is_rejected(name, admin_account) -> None:
     with pytest.raises(ValidationError, match="mixes similar-looking letters"):
         refuse_lookalike(name)
 
 
 @pytest.mark.parametrize("name", LIKE_ADA, ids=ascii)
-def test_a_name_that_looks_like_an_account_is_refused(name, admin_account) -> None:
+def test_a_name_that_looks_like_an_account_is_rejected(name, admin_account) -> None:
     with pytest.raises(ValidationError, match="looks like the existing name ada"):
         refuse_lookalike(name)
 
 
 @pytest.mark.parametrize(("known", "name"), LIKE_OTHERS.items(), ids=ascii)
 @pytest.mark.parametrize("is_reversed", [False, True])
-def test_it_makes_no_difference_which_of_two_came_first(known, name, is_reversed) -> None:
+def test_the_order_of_arrival_of_two_makes_no_difference(known, name, is_reversed) -> None:
     first, second = (name, known) if is_reversed else (known, name)
     get_user_model().objects.create_user(first)
 
@@ -68,11 +68,11 @@ def test_it_makes_no_difference_which_of_two_came_first(known, name, is_reversed
 
 
 @pytest.mark.parametrize("name", ONE_SCRIPT, ids=ascii)
-def test_names_of_all_languages_may_be_given(name, admin_account) -> None:
+def test_names_in_all_languages_are_accepted(name, admin_account) -> None:
     refuse_lookalike(name)
 
 
-def test_a_name_that_is_invited_stands_in_the_way_of_those_like_it(actors) -> None:
+def test_an_invited_name_blocks_similar_ones(actors) -> None:
     actors.admin.post(reverse("people:invite"), {"name": "grace", "role": "viewer"})
 
     with pytest.raises(ValidationError, match="looks like the existing name grace"):
@@ -81,7 +81,7 @@ def test_a_name_that_is_invited_stands_in_the_way_of_those_like_it(actors) -> No
 
 
 @pytest.mark.parametrize("name", ["\u0430da", "\u0251da"], ids=ascii)
-def test_nobody_is_invited_under_such_a_name(name, actors, admin_account) -> None:
+def test_such_a_name_cannot_be_invited(name, actors, admin_account) -> None:
     page = actors.admin.post(reverse("people:invite"), {"name": name, "role": "viewer"})
     program = Program(admin_account).post("/invitations", {"name": name, "role": "viewer"})
 
@@ -89,7 +89,7 @@ def test_nobody_is_invited_under_such_a_name(name, actors, admin_account) -> Non
     assert not Invitation.objects.exists()
 
 
-def test_an_invitation_is_void_once_a_name_like_it_is_there(actors, client) -> None:
+def test_an_invitation_becomes_invalid_once_a_similar_name_exists(actors, client) -> None:
     html = actors.admin.post(
         reverse("people:invite"), {"name": "grace", "role": "viewer"}, follow=True
     ).text
@@ -104,14 +104,16 @@ def test_an_invitation_is_void_once_a_name_like_it_is_there(actors, client) -> N
 
 
 @pytest.mark.parametrize("name", ["\u0430da", "\u0251da"], ids=ascii)
-def test_the_command_makes_no_such_account(name, admin_account, monkeypatch) -> None:
+def test_the_command_creates_no_such_account(name, admin_account, monkeypatch) -> None:
     with pytest.raises(CommandError, match=r"mixes similar-looking letters|looks like"):
         call_command("add_account", name)
 
     assert get_user_model().objects.count() == 1
 
 
-def test_the_first_administrator_has_no_such_name_either(reader_account, monkeypatch) -> None:
+def test_the_first_administrator_cannot_have_such_a_name_either(
+    reader_account, monkeypatch
+) -> None:
     monkeypatch.setenv("TREBUCHET_ADMIN", "r\u0456ta")
 
     with pytest.raises(
@@ -122,7 +124,7 @@ def test_the_first_administrator_has_no_such_name_either(reader_account, monkeyp
     assert get_user_model().objects.count() == 1
 
 
-def test_every_way_to_an_account_asks_for_its_name() -> None:
+def test_every_path_to_deleting_an_account_asks_for_its_name() -> None:
     """Every code path that creates an account rejects names that look like others."""
     making = re.compile(r"create_user\(|create_superuser\(|get_user_model\(\)\(username=")
     asking = {
@@ -142,7 +144,7 @@ def test_every_way_to_an_account_asks_for_its_name() -> None:
         assert "refuse_lookalike(" in text or name == "people/accounts/views.py"
 
 
-def test_skeletons_are_those_of_unicode_s_table() -> None:
+def test_skeletons_match_unicodes_table() -> None:
     """Samples of confusables.txt, and the definition of skeletons in UTS 39."""
     alike = [("\u0430", "a"), ("\u0440", "p"), ("\u03bf", "o"), ("m", "rn"), ("l", "1"), ("I", "l")]
     alike += [("\u2170", "i"), ("\uff41", "a"), ("\U0001d41a", "a"), ("\u0585", "o"), ("0", "O")]

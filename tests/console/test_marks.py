@@ -55,7 +55,7 @@ def test_a_program_sets_a_mark_that_every_chart_shows(token, actors) -> None:
     assert "shop 1.4.2 &lt;b&gt;" in actors.reader.get(reverse("marks:list")).text
 
 
-def test_a_mark_may_be_set_for_a_time_that_has_passed(token) -> None:
+def test_a_mark_may_be_set_for_a_past_time(token) -> None:
     at_ms = now_ms() - HOUR_MS
 
     assert post(token, {"text": "shop", "at_ms": at_ms}).json()["at_ms"] == at_ms
@@ -83,7 +83,7 @@ def test_a_mark_may_be_set_for_a_time_that_has_passed(token) -> None:
         {"text": "x", "at_ms": 10**30},
     ],
 )
-def test_nonsense_sets_no_mark_and_is_told_why(token, content) -> None:
+def test_an_invalid_mark_is_not_set_and_the_reason_is_returned(token, content) -> None:
     answer = post(token, content)
 
     assert answer.status_code == 400
@@ -101,13 +101,13 @@ def test_without_a_token_of_this_console_nothing_is_set(wrong, token) -> None:
     assert Entry.objects.get().outcome == Entry.Outcome.REFUSED
 
 
-def test_a_session_is_no_token(actors) -> None:
+def test_a_session_is_not_a_token(actors) -> None:
     answer = actors.admin.post(reverse("marks:api"), {"text": "shop"})
 
     assert answer.status_code == 401
 
 
-def test_a_token_sets_so_many_marks_an_hour_and_others_go_on(token, monkeypatch) -> None:
+def test_a_tokens_marks_per_hour_are_limited_without_affecting_others(token, monkeypatch) -> None:
     monkeypatch.setattr(setting, "MARKS_AN_HOUR_MAX", 2)
     other = setting.new_token("other", "ada", now_ms())
 
@@ -121,7 +121,7 @@ def test_a_token_sets_so_many_marks_an_hour_and_others_go_on(token, monkeypatch)
     assert post(token, {"text": "shop"}).status_code == 201
 
 
-def test_no_more_marks_are_kept_than_their_bound(token, monkeypatch) -> None:
+def test_the_number_of_marks_is_limited(token, monkeypatch) -> None:
     monkeypatch.setattr(setting, "MARKS_MAX", 3)
 
     for number in range(5):
@@ -130,7 +130,7 @@ def test_no_more_marks_are_kept_than_their_bound(token, monkeypatch) -> None:
     assert {mark.text for mark in Mark.objects.all()} == {"shop 2", "shop 3", "shop 4"}
 
 
-def test_a_token_is_shown_once_and_kept_as_a_digest(actors) -> None:
+def test_a_token_is_shown_once_and_stored_as_a_digest(actors) -> None:
     page = actors.admin.post(reverse("marks:token-create"), {"name": "pipeline"}).text
 
     [shown] = {part.split("<")[0] for part in page.split('id="mark-token">')[1:]}
@@ -141,7 +141,7 @@ def test_a_token_is_shown_once_and_kept_as_a_digest(actors) -> None:
     assert shown not in "".join(str(entry.__dict__) for entry in Entry.objects.all())
 
 
-def test_a_token_that_is_deleted_sets_nothing_and_its_marks_stay(token, actors) -> None:
+def test_a_deleted_token_sets_nothing_and_its_marks_stay(token, actors) -> None:
     post(token, {"text": "shop"})
 
     delete = reverse("marks:token-delete", args=[Token.objects.get().pk])
@@ -159,7 +159,7 @@ def test_two_tokens_cannot_have_one_name(token, actors) -> None:
     assert Token.objects.count() == 1
 
 
-def test_a_reader_sees_marks_and_no_tokens(token, actors) -> None:
+def test_a_read_only_user_sees_marks_but_no_tokens(token, actors) -> None:
     post(token, {"text": "shop"})
 
     page = actors.reader.get(reverse("marks:list")).text
@@ -171,7 +171,7 @@ def test_a_reader_sees_marks_and_no_tokens(token, actors) -> None:
         assert actors.reader.post(reverse(name), {"text": "x", "name": "x"}).status_code == 403
 
 
-def test_a_person_sets_a_mark_for_now(actors) -> None:
+def test_a_user_sets_a_mark_for_now(actors) -> None:
     actors.admin.post(reverse("marks:add"), {"text": "load test begins"})
     refused = actors.admin.post(reverse("marks:add"), {"text": " "}, follow=True)
 

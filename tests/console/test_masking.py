@@ -56,7 +56,7 @@ def message(orders):
         ("property", "iban", BODY),
     ],
 )
-def test_a_rule_hides_what_it_names_and_keeps_every_other_digit(kind, what, after, message) -> None:
+def test_a_rule_hides_its_fields_and_keeps_every_other_digit(kind, what, after, message) -> None:
     seen = mask(message, [rule(kind, what)])
 
     assert seen.body is not None
@@ -74,7 +74,7 @@ def test_a_rule_hides_what_it_names_and_keeps_every_other_digit(kind, what, afte
         ("path", "$.iban", "DE" + CARD),
     ],
 )
-def test_properties_are_masked_by_pattern_and_by_name_and_never_rocketmq_s_own(
+def test_properties_are_masked_by_pattern_and_by_name_but_never_rocketmqs_own(
     kind, what, value, message
 ) -> None:
     seen = mask(message, [rule(kind, what), rule("pattern", "K-1")])
@@ -84,7 +84,7 @@ def test_properties_are_masked_by_pattern_and_by_name_and_never_rocketmq_s_own(
 
 
 @pytest.mark.parametrize("kind", ["pattern", "path"])
-def test_what_a_rule_cannot_look_through_is_hidden_as_a_whole(kind, message) -> None:
+def test_a_body_too_complex_for_a_rule_is_hidden_as_a_whole(kind, message) -> None:
     found = rule(kind, CARDS if kind == "pattern" else "$.card")
 
     binary = mask(replace(message, body=b"\xff\xfe" + CARD.encode()), [found])
@@ -119,9 +119,7 @@ PHONES = r"[+]49[0-9]+"
         ('{"name": "\\u4e2d\\u6587"}', '{"name": "\\u4e2d\\u6587"}'),
     ],
 )
-def test_a_pattern_finds_what_is_written_in_escapes_and_leaves_the_rest_as_it_was(
-    body, after, message
-) -> None:
+def test_a_pattern_finds_escaped_text_and_leaves_the_rest_unchanged(body, after, message) -> None:
     seen = mask(replace(message, body=body.encode()), [rule("pattern", PHONES)])
 
     assert seen.body == after.encode()
@@ -147,16 +145,14 @@ def test_a_pattern_finds_escapes_in_properties(value, message) -> None:
         (r"[^4]\$", '{"a": "5$"}', '{"a": "***"}'),
     ],
 )
-def test_a_pattern_with_anchors_matches_whole_values_of_json(what, body, after, message) -> None:
+def test_a_pattern_with_anchors_matches_whole_json_values(what, body, after, message) -> None:
     seen = mask(replace(message, body=body.encode()), [rule("pattern", what)])
 
     assert seen.body == after.encode()
 
 
 @pytest.mark.parametrize(("kind", "what"), [("pattern", PHONES), ("path", "$.ssn")])
-def test_what_is_nested_too_deep_to_be_looked_through_is_hidden_as_a_whole(
-    kind, what, message
-) -> None:
+def test_data_nested_too_deep_for_a_rule_is_hidden_as_a_whole(kind, what, message) -> None:
     deep = '{"ssn": "+491", "a": ' * 600 + "1" + "}" * 600
     escaped = "\\" * 64 + "u002B491"
     found = rule(kind, what)
@@ -200,7 +196,7 @@ def everywhere(client) -> dict[str, str]:
     return {name: each.getvalue().decode() for name, each in answers.items()}
 
 
-def test_what_is_masked_shows_nowhere_even_to_administrators(actors, orders) -> None:
+def test_masked_data_is_not_shown_anywhere_even_to_administrators(actors, orders) -> None:
     assert all(CARD in text for name, text in everywhere(actors.admin).items() if name != "bytes")
 
     rule()
@@ -211,7 +207,7 @@ def test_what_is_masked_shows_nowhere_even_to_administrators(actors, orders) -> 
     assert f"Masked by {CARDS}" in found["page"]
 
 
-def test_what_is_masked_is_not_found_by_who_guesses_it(actors, orders) -> None:
+def test_guessing_does_not_find_masked_data(actors, orders) -> None:
     asked = {"topic": "Orders", "from": "0", "to": "2000"}
     for condition in ({"text": CARD}, {"path": "$.card", "value": CARD}):
         assert "K-1" in actors.admin.get(reverse("browse:search"), asked | condition).text
@@ -233,7 +229,7 @@ def test_dead_letters_are_exported_masked(actors, brokers) -> None:
     assert CARD not in answer.content.decode()
 
 
-def test_who_may_unmasks_one_message_and_the_audit_says_so(
+def test_unmasking_one_message_needs_permission_and_is_audited(
     actors, limited, limited_account, orders
 ) -> None:
     rule()
@@ -256,7 +252,7 @@ def test_who_may_unmasks_one_message_and_the_audit_says_so(
     assert CARD not in str(Entry.objects.values())
 
 
-def test_a_masked_message_is_sent_again_whole_by_who_may_unmask_it(
+def test_a_masked_message_is_resent_whole_by_users_who_may_unmask_it(
     actors, limited, limited_account, orders
 ) -> None:
     rule()
@@ -279,7 +275,7 @@ def test_a_masked_message_is_sent_again_whole_by_who_may_unmask_it(
 FORM = {"name": "cards", "topics": "orders-*", "kind": "pattern", "what": "[0-9]{16}"}
 
 
-def test_a_rule_is_tried_before_it_is_kept(actors) -> None:
+def test_a_rule_is_tried_before_it_is_saved(actors) -> None:
     page = reverse("masking:create")
 
     tried = actors.admin.post(page, {**FORM, "try": "on", "sample": f"card {CARD}."})
@@ -301,7 +297,7 @@ def test_a_rule_is_tried_before_it_is_kept(actors) -> None:
         ({"topics": ""}, "This field is required"),
     ],
 )
-def test_a_rule_that_cannot_be_is_refused_in_the_form(wrong, sentence, actors) -> None:
+def test_an_invalid_rule_is_rejected_in_the_form(wrong, sentence, actors) -> None:
     answer = actors.admin.post(reverse("masking:create"), {**FORM, **wrong})
 
     assert answer.status_code == 422
@@ -328,7 +324,7 @@ def test_a_rule_that_cannot_be_is_refused_in_the_form(wrong, sentence, actors) -
         ("property", "KEYS"),
     ],
 )
-def test_sql_hides_what_pages_hide(kind, what, message) -> None:
+def test_sql_hides_the_same_data_as_pages(kind, what, message) -> None:
     """Both follow the same rules, one in SQL and one in Python."""
     properties = {
         "phone": "%2B49170",

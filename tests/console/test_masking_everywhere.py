@@ -206,7 +206,7 @@ def operations_that_tell(
     return found
 
 
-def test_what_is_masked_is_told_by_no_page_and_no_operation(
+def test_no_page_or_operation_reveals_masked_data(
     actors, admin_account, world, messages, settings
 ) -> None:
     settings.TREBUCHET_API_REQUESTS_A_MINUTE = 100_000
@@ -299,7 +299,7 @@ def answers_to(guess: dict[str, str], client: Client, program: Program) -> list[
     return texts
 
 
-def test_a_right_guess_of_what_is_masked_is_answered_like_a_wrong_one(
+def test_a_correct_guess_of_masked_data_is_answered_like_a_wrong_one(
     actors, admin_account, messages, settings
 ) -> None:
     settings.TREBUCHET_API_REQUESTS_A_MINUTE = 100_000
@@ -316,9 +316,7 @@ def test_a_right_guess_of_what_is_masked_is_answered_like_a_wrong_one(
             assert one == two, right
 
 
-def test_a_groups_sql_expression_tells_nothing_of_what_it_asks_for(
-    actors, messages, brokers
-) -> None:
+def test_a_groups_sql_expression_does_not_reveal_its_content(actors, messages, brokers) -> None:
     """Whether a group's filter matched a message isn't shown for a masked property."""
     brokers.add_group("fraud-check")
     brokers.offsets["fraud-check", "Orders", 0] = 100
@@ -336,7 +334,7 @@ def test_a_groups_sql_expression_tells_nothing_of_what_it_asks_for(
     assert told(IBAN) == told(wrong)
 
 
-def test_who_may_see_no_messages_is_told_nothing_that_only_messages_tell(
+def test_a_user_without_message_permission_learns_nothing_that_only_messages_reveal(
     limited, limited_account, world, messages, settings
 ) -> None:
     """No key, tag, property or body, on any page and by any operation; names and figures stay."""
@@ -353,7 +351,7 @@ def test_who_may_see_no_messages_is_told_nothing_that_only_messages_tell(
     assert operations_that_tell(program, messages, EVERY, tells) == set()
 
 
-def test_who_may_see_messages_and_not_read_them_is_told_no_body(
+def test_a_user_without_body_permission_sees_messages_without_bodies(
     actors, reader_account, world, messages, settings
 ) -> None:
     settings.TREBUCHET_API_REQUESTS_A_MINUTE = 100_000

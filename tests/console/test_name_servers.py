@@ -19,7 +19,7 @@ PUT = f"{PAGE}put/"
 OWN, OTHER, THIRD = "127.0.0.1:9876", "10.0.0.2:9876", "10.0.0.3:9876"
 
 
-def test_what_name_servers_say_differently_is_named(actors, brokers) -> None:
+def test_differences_between_name_servers_are_named(actors, brokers) -> None:
     brokers.add_topic("Orders", queue_nums=2)
     brokers.kv_entries["ORDER_TOPIC_CONFIG", "Orders"] = "broker-a:2"
     brokers.other_name_servers = {
@@ -57,7 +57,7 @@ def everywhere(brokers) -> tuple[str | None, str | None]:
     return brokers.kv_entries.get(("N", "orders")), other.entries.get("orders")
 
 
-def test_an_entry_is_shown_as_a_plan_put_and_undone_at_each_name_server(actors, entries) -> None:
+def test_an_entry_is_previewed_stored_and_undone_at_each_name_server(actors, entries) -> None:
     plan = actors.admin.post(PUT, values("new"))
     assert everywhere(entries) == ("old", None)
     assert "Planned changes" in plan.text
@@ -74,7 +74,7 @@ def test_an_entry_is_shown_as_a_plan_put_and_undone_at_each_name_server(actors, 
     assert f"Undoes entry {put.pk}." in Entry.objects.latest("pk").remark
 
 
-def test_a_deleted_entry_comes_back_by_undo(actors, entries) -> None:
+def test_undo_restores_a_deleted_entry(actors, entries) -> None:
     assert "Delete orders?" in actors.admin.get(f"{PAGE}kv/N/orders/delete/").text
     assert everywhere(entries) == ("old", None)
 
@@ -88,7 +88,7 @@ def test_a_deleted_entry_comes_back_by_undo(actors, entries) -> None:
     assert everywhere(entries) == ("old", None)
 
 
-def test_an_entry_that_somebody_else_has_changed_is_shown_and_left_alone(actors, entries) -> None:
+def test_an_entry_changed_by_someone_else_is_shown_and_left_alone(actors, entries) -> None:
     form = actors.admin.get(PUT, {"namespace": "N", "key": "orders"})
     assert 'value="old"' in form.text
     seen = form.context["seen"]
@@ -104,7 +104,7 @@ def test_an_entry_that_somebody_else_has_changed_is_shown_and_left_alone(actors,
     assert everywhere(entries) == ("of somebody else", None)
 
 
-def test_a_name_server_that_is_silent_has_to_be_accepted(actors, entries) -> None:
+def test_a_silent_name_server_must_be_accepted(actors, entries) -> None:
     entries.other_name_servers[THIRD] = NameServerDownError([THIRD], "gone")
     plan = actors.admin.post(PUT, values("new"))
     assert f"{THIRD} isn&#x27;t responding and wasn&#x27;t changed" in plan.text
@@ -116,7 +116,7 @@ def test_a_name_server_that_is_silent_has_to_be_accepted(actors, entries) -> Non
     assert everywhere(entries) == ("new", "new")
 
 
-def test_what_is_undone_waits_for_the_name_servers_that_had_it(actors, entries) -> None:
+def test_an_undo_waits_for_the_name_servers_that_had_the_entry(actors, entries) -> None:
     actors.admin.post(PUT, {"token": token_on(actors.admin.post(PUT, values("new")))})
     undo = f"{PAGE}undo/{Entry.objects.get().pk}/"
     entries.other_name_servers[OTHER] = NameServerDownError([OTHER], "gone")
@@ -128,7 +128,7 @@ def test_what_is_undone_waits_for_the_name_servers_that_had_it(actors, entries) 
     assert entries.kv_entries["N", "orders"] == "new"
 
 
-def test_an_entry_of_an_older_console_says_too_little_to_undo(actors, brokers) -> None:
+def test_an_entry_of_an_older_console_has_too_little_data_to_undo(actors, brokers) -> None:
     entry = Entry.objects.create(
         action="name-server.put", subject="N a", before={"value": "1"}, outcome="done"
     )
@@ -154,7 +154,7 @@ def test_write_permission_is_wiped_and_added_once_confirmed(actors, brokers) -> 
     assert actors.admin.get(f"{PAGE}write/nowhere/").status_code == 404
 
 
-def test_a_wiped_write_permission_comes_back_by_the_notice_and_goes_again_by_its_own(
+def test_a_wiped_write_permission_returns_with_the_notice_and_is_wiped_again(
     actors, brokers
 ) -> None:
     brokers.add_topic("Orders")
@@ -178,7 +178,7 @@ def test_a_wiped_write_permission_comes_back_by_the_notice_and_goes_again_by_its
     assert not brokers.is_writable
 
 
-def test_a_write_permission_that_is_back_already_is_not_given_again(actors, brokers) -> None:
+def test_a_restored_write_permission_is_not_restored_again(actors, brokers) -> None:
     brokers.add_topic("Orders")
     actors.admin.post(f"{PAGE}write/broker-a/", {"do": "wipe"})
     undo = f"{PAGE}write-undo/{Entry.objects.get().pk}/"
@@ -195,7 +195,7 @@ def test_a_write_permission_that_is_back_already_is_not_given_again(actors, brok
     assert Entry.objects.latest("pk").action == "name-server.add-write"
 
 
-def test_a_change_of_write_permission_that_ended_half_way_is_undone_too(
+def test_a_half_finished_change_of_write_permission_is_also_undone(
     actors, brokers, monkeypatch
 ) -> None:
     brokers.add_topic("Orders")
@@ -218,7 +218,7 @@ def test_a_change_of_write_permission_that_ended_half_way_is_undone_too(
     assert brokers.is_writable
 
 
-def test_giving_it_back_names_the_topics_that_nobody_may_write(actors, brokers) -> None:
+def test_undoing_it_names_the_topics_without_write_permission(actors, brokers) -> None:
     brokers.add_topic("Orders")
     brokers.topic_configs["Frozen"] = TopicConfig("Frozen", 4, 4, 4)
     actors.admin.post(f"{PAGE}write/broker-a/", {"do": "wipe"})
@@ -231,9 +231,7 @@ def test_giving_it_back_names_the_topics_that_nobody_may_write(actors, brokers) 
     )
 
 
-def test_programs_take_back_a_wiped_write_permission(
-    admin_account, operator_account, brokers
-) -> None:
+def test_programs_undo_a_wiped_write_permission(admin_account, operator_account, brokers) -> None:
     brokers.add_topic("Orders")
     program = Program(admin_account)
     wiped = program.post("/name-servers/write-permission/broker-a", {"is_writable": False}).json()
@@ -256,7 +254,7 @@ def test_only_administrators_change_name_servers(actors, brokers) -> None:
         assert actors.operator.post(PAGE + path).status_code == 403
 
 
-def test_programs_do_the_same(admin_account, brokers) -> None:
+def test_programs_can_do_the_same(admin_account, brokers) -> None:
     program = Program(admin_account)
     entry = {"namespace": "N", "key": "a/b", "value": "1"}
     planned = program.ask("PUT", "/name-servers/entries?dry_run=true", entry)

@@ -49,11 +49,11 @@ def plan(broker: FakeBroker, mode: Mode, **values: Any):
         (Mode.OFFSET, {"offset": 0}, [3, 0]),
     ],
 )
-def test_each_mode_finds_its_offsets_within_what_is_retained(subject, mode, values, new) -> None:
+def test_each_mode_finds_its_offsets_within_the_retained_range(subject, mode, values, new) -> None:
     assert [move.new for move in plan(subject, mode, **values).moves] == new
 
 
-def test_a_shift_moves_from_where_the_group_is(subject) -> None:
+def test_a_shift_starts_at_the_groups_offset(subject) -> None:
     subject.offsets["billing", "Orders", 1] = 2
 
     back = plan(subject, Mode.SHIFT, shift=-1)
@@ -64,12 +64,12 @@ def test_a_shift_moves_from_where_the_group_is(subject) -> None:
     assert all(move.is_bounded for move in far.moves)
 
 
-def test_a_shift_without_an_offset_is_refused(subject) -> None:
+def test_a_shift_without_an_offset_is_rejected(subject) -> None:
     with pytest.raises(PlanError, match="Queue 1 has no consumer offset"):
         plan(subject, Mode.SHIFT, shift=-1)
 
 
-def test_a_plan_counts_what_comes_again_and_what_is_skipped(subject) -> None:
+def test_a_plan_counts_repeated_and_skipped_messages(subject) -> None:
     earliest = plan(subject, Mode.EARLIEST)
     latest = plan(subject, Mode.LATEST)
 
@@ -78,7 +78,7 @@ def test_a_plan_counts_what_comes_again_and_what_is_skipped(subject) -> None:
     assert earliest.moves[1].redelivered is None  # unknown, not 0
 
 
-def test_what_has_expired_is_neither_delivered_again_nor_skipped(subject) -> None:
+def test_expired_messages_are_neither_redelivered_nor_skipped(subject) -> None:
     subject.offsets["billing", "Orders", 0] = 1
 
     move = plan(subject, Mode.OFFSET, offset=4).moves[0]
@@ -90,7 +90,7 @@ def come_online(broker: FakeBroker) -> None:
     broker.members["billing"] = [Member("a", "127.0.0.1:1", "JAVA", 407, (BROKER_NAME,))]
 
 
-def test_members_go_to_an_offset_of_one_queue(actors, subject) -> None:
+def test_members_move_to_an_offset_of_one_queue(actors, subject) -> None:
     come_online(subject)
     token = token_of(preview(actors, mode="offset", offset=9, queue="broker-a:0"))
 
@@ -100,7 +100,7 @@ def test_members_go_to_an_offset_of_one_queue(actors, subject) -> None:
     assert not subject.resets
 
 
-def test_members_go_by_time_where_every_broker_can_send_them(actors, subject) -> None:
+def test_members_are_reset_by_time_if_every_broker_can_notify_them(actors, subject) -> None:
     come_online(subject)
 
     actors.admin.post(reverse("offsets:apply"), {"token": token_of(preview(actors))})
@@ -109,7 +109,7 @@ def test_members_go_by_time_where_every_broker_can_send_them(actors, subject) ->
     assert not subject.moves
 
 
-def test_a_group_goes_where_another_one_is(subject) -> None:
+def test_a_group_is_moved_to_another_ones_offset(subject) -> None:
     subject.add_group("audit")
     subject.offsets["audit", "Orders", 0] = 11
 
@@ -124,7 +124,7 @@ def test_only_another_group_can_be_copied_from(source, subject) -> None:
         plan(subject, Mode.COPY, source=source)
 
 
-def test_a_group_that_has_no_offset_there_cannot_be_copied_from(subject) -> None:
+def test_a_group_without_an_offset_there_cannot_be_copied_from(subject) -> None:
     subject.add_group("audit")
 
     with pytest.raises(PlanError, match="no consumer offsets in these queues"):
@@ -172,7 +172,7 @@ def test_a_reset_of_members_is_watched_until_they_have_followed(actors, subject)
     assert watching not in there
 
 
-def test_a_member_that_was_seen_to_follow_has_followed_when_it_has_read_all_again(
+def test_a_member_that_has_followed_once_has_followed_when_it_catches_up(
     actors, subject, monkeypatch
 ) -> None:
     come_online(subject)
@@ -216,7 +216,7 @@ def test_looking_at_a_preview_changes_nothing(actors, subject) -> None:
     assert not Entry.objects.exists()
 
 
-def test_what_was_previewed_is_what_is_applied(actors, subject) -> None:
+def test_the_previewed_changes_are_the_applied_ones(actors, subject) -> None:
     response = actors.admin.post(
         reverse("offsets:apply"), {"token": token_of(preview(actors))}, follow=True
     )
@@ -237,7 +237,7 @@ def test_one_queue_can_be_moved_alone(actors, subject) -> None:
     assert subject.offsets == {("billing", "Orders", 0): 9}
 
 
-def test_offsets_that_moved_since_the_preview_are_left_alone(actors, subject) -> None:
+def test_offsets_changed_since_the_preview_are_left_alone(actors, subject) -> None:
     token = token_of(preview(actors))
     subject.offsets["billing", "Orders", 0] = 6
 
@@ -247,7 +247,7 @@ def test_offsets_that_moved_since_the_preview_are_left_alone(actors, subject) ->
     assert subject.offsets["billing", "Orders", 0] == 6
 
 
-def test_a_member_that_came_since_the_preview_stops_the_reset(actors, subject) -> None:
+def test_a_member_that_joined_after_the_preview_stops_the_reset(actors, subject) -> None:
     token = token_of(preview(actors))
     subject.members["billing"] = [Member("a", "127.0.0.1:1", "JAVA", 407, (BROKER_NAME,))]
 
@@ -268,7 +268,7 @@ def test_an_online_group_is_reset_through_the_broker(actors, subject) -> None:
     assert Entry.objects.get().after == {"broker-a:0": "13", "broker-a:1": "3"}
 
 
-def test_a_reset_can_be_undone_through_a_preview_of_its_own(actors, subject) -> None:
+def test_a_reset_can_be_undone_through_its_own_preview(actors, subject) -> None:
     actors.admin.post(reverse("offsets:apply"), {"token": token_of(preview(actors))})
     entry = Entry.objects.get()
     undo = reverse("offsets:restore", args=[entry.pk])
@@ -298,7 +298,7 @@ def test_a_reset_is_undone_while_members_are_connected(actors, subject) -> None:
     assert subject.moves == [("billing", "Orders", {BrokerQueue("broker-a", 0): 5})]
 
 
-def test_only_a_reset_that_was_done_can_be_undone(actors, subject) -> None:
+def test_only_a_completed_reset_can_be_undone(actors, subject) -> None:
     entry = Entry.objects.create(actor_name="ada", action="topic.create", subject="Orders")
 
     undo = reverse("offsets:restore", args=[entry.pk])
@@ -307,7 +307,7 @@ def test_only_a_reset_that_was_done_can_be_undone(actors, subject) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "nonsense", signing.dumps({"group": "billing"}, salt="x")])
-def test_a_plan_that_was_not_made_here_is_refused(token, actors, subject) -> None:
+def test_a_foreign_plan_is_rejected(token, actors, subject) -> None:
     response = actors.admin.post(reverse("offsets:apply"), {"token": token}, follow=True)
 
     assert "nothing was changed" in response.content.decode()
@@ -329,28 +329,28 @@ def test_a_plan_that_was_not_made_here_is_refused(token, actors, subject) -> Non
         ({"queue": "broker-a:7"}, "Select a valid choice"),
     ],
 )
-def test_a_wish_that_makes_no_sense_is_refused_in_the_form(data, sentence, actors, subject) -> None:
+def test_an_invalid_request_is_rejected_in_the_form(data, sentence, actors, subject) -> None:
     html = preview(actors, **data).content.decode()
 
     assert sentence in html
     assert 'name="token"' not in html
 
 
-def test_a_time_without_a_script_is_taken_as_utc(actors, subject) -> None:
+def test_a_time_without_a_script_is_read_as_utc(actors, subject) -> None:
     html = preview(actors, mode="timestamp", at="1970-01-01T00:00:05").content.decode()
 
     assert 'name="token"' in html
     assert "<strong>7</strong>" in html
 
 
-def test_a_topic_that_is_not_there_is_said_to_be_missing(actors, subject) -> None:
+def test_a_missing_topic_is_reported_as_missing(actors, subject) -> None:
     response = preview(actors, topic="Nope")
 
     assert response.status_code == 404
     assert "topic[Nope] not exist" in response.content.decode()
 
 
-def test_a_reader_sees_offsets_without_the_reset(actors, subject) -> None:
+def test_a_read_only_user_sees_offsets_without_the_reset(actors, subject) -> None:
     query = {"group": "billing", "topic": "Orders"}
     html = actors.reader.get(reverse("offsets:index"), query).content.decode()
 
@@ -358,7 +358,7 @@ def test_a_reader_sees_offsets_without_the_reset(actors, subject) -> None:
     assert reverse("offsets:preview") not in html
 
 
-def test_an_unknown_group_is_said_to_be_unknown(actors, subject) -> None:
+def test_an_unknown_group_is_reported_as_unknown(actors, subject) -> None:
     html = actors.reader.get(reverse("offsets:index"), {"group": "nope"}).content.decode()
 
     assert "no group named nope." in html
@@ -372,7 +372,7 @@ def test_an_unknown_group_is_said_to_be_unknown(actors, subject) -> None:
     wished=st.integers(0, 200),
     is_online=st.booleans(),
 )
-def test_the_result_of_a_reset_is_its_preview(ends, old, mode, wished, is_online) -> None:
+def test_a_resets_result_equals_its_preview(ends, old, mode, wished, is_online) -> None:
     broker = FakeBroker()
     broker.add_topic("Orders", queue_nums=len(ends))
     broker.add_group("billing")
@@ -399,7 +399,7 @@ def test_the_result_of_a_reset_is_its_preview(ends, old, mode, wished, is_online
         assert not (move.redelivered and move.skipped)
 
 
-def test_no_place_to_go_to_is_chosen_for_anybody(actors, brokers) -> None:
+def test_no_destination_is_preselected(actors, brokers) -> None:
     brokers.add_topic("Orders")
     brokers.add_group("billing")
     brokers.offsets["billing", "Orders", 0] = 0

@@ -81,7 +81,7 @@ def refused_in(answer, status: int = 403) -> str:
     return str(entry.remark)
 
 
-def test_somebody_comes_in_with_the_role_of_their_groups(provider) -> None:
+def test_a_user_signs_in_with_their_groups_role(provider) -> None:
     browser = Client()
 
     answer = sign_in(provider, browser, "/topics/")
@@ -96,7 +96,7 @@ def test_somebody_comes_in_with_the_role_of_their_groups(provider) -> None:
     assert entries["account.join"] == {"role": "operator"}
 
 
-def test_the_page_offers_it_only_where_it_is_on(provider, settings) -> None:
+def test_the_page_offers_it_only_if_it_is_enabled(provider, settings) -> None:
     on = Client().get(reverse("accounts:sign-in"), {"next": "/topics/?q=a&b=c"}).content.decode()
     settings.TREBUCHET_OIDC_ISSUER = ""
     off = Client().get(reverse("accounts:sign-in")).content.decode()
@@ -108,7 +108,7 @@ def test_the_page_offers_it_only_where_it_is_on(provider, settings) -> None:
     assert Client().get(reverse("accounts:oidc-callback")).status_code == 404
 
 
-def test_what_is_asked_of_the_provider_cannot_be_guessed_or_used_twice(provider) -> None:
+def test_requests_to_the_provider_cannot_be_guessed_or_reused(provider) -> None:
     first, second = (parse_qs(urlsplit(begun(Client())).query) for _ in range(2))
 
     for name in ("state", "nonce", "code_challenge"):
@@ -145,7 +145,7 @@ BENT = {
 
 
 @pytest.mark.parametrize("bend", BENT.values(), ids=BENT)
-def test_a_token_that_is_not_for_this_sign_in_lets_nobody_in(bend, provider) -> None:
+def test_a_token_for_another_sign_in_admits_nobody(bend, provider) -> None:
     provider.bend = bend
     browser = Client()
 
@@ -157,7 +157,7 @@ def test_a_token_that_is_not_for_this_sign_in_lets_nobody_in(bend, provider) -> 
 
 
 @pytest.mark.parametrize("kind", ["another key", "the client's secret", "none"])
-def test_a_signature_of_somebody_else_lets_nobody_in(kind, provider, other_key) -> None:
+def test_a_foreign_signature_admits_nobody(kind, provider, other_key) -> None:
     if kind == "another key":
         provider.signing_key = other_key
     elif kind == "the client's secret":
@@ -182,7 +182,7 @@ def test_clocks_may_differ_by_less_than_a_minute(provider) -> None:
     assert sign_in(provider).status_code == 302
 
 
-def test_an_answer_counts_once_and_in_the_browser_that_asked(provider) -> None:
+def test_an_answer_is_valid_once_and_in_the_same_browser(provider) -> None:
     browser, other = Client(), Client()
     address = provider.authorized(begun(browser))
 
@@ -195,7 +195,7 @@ def test_an_answer_counts_once_and_in_the_browser_that_asked(provider) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "code=x", "state=x", "code=x&state=x"])
-def test_an_answer_that_nobody_asked_for_lets_nobody_in(query, provider) -> None:
+def test_an_unrequested_answer_admits_nobody(query, provider) -> None:
     browser = Client()
 
     answer = browser.get(f"{reverse('accounts:oidc-callback')}?{query}")
@@ -204,7 +204,7 @@ def test_an_answer_that_nobody_asked_for_lets_nobody_in(query, provider) -> None
     assert not is_signed_in(browser)
 
 
-def test_what_the_provider_refuses_is_said_and_never_quoted(provider) -> None:
+def test_the_providers_rejections_are_reported_and_never_quoted(provider) -> None:
     denied = Client().get(reverse("accounts:oidc-callback"), {"error": "access_denied"})
     strange = Client().get(reverse("accounts:oidc-callback"), {"error": "<b>call 0900</b>"})
 
@@ -212,7 +212,9 @@ def test_what_the_provider_refuses_is_said_and_never_quoted(provider) -> None:
     assert "0900" not in strange.content.decode()
 
 
-def test_who_has_no_role_does_not_come_in_unless_a_setting_says_so(provider, settings) -> None:
+def test_a_user_without_a_role_is_not_admitted_unless_a_setting_allows_it(
+    provider, settings
+) -> None:
     provider.person["groups"] = ["staff"]
     assert "assign a role" in refused_in(sign_in(provider))
     assert not get_user_model().objects.filter(username="grace").exists()
@@ -224,13 +226,13 @@ def test_who_has_no_role_does_not_come_in_unless_a_setting_says_so(provider, set
 
 
 @pytest.mark.parametrize("groups", [None, 7, {"ops": True}, [["ops"]], [None], "op"])
-def test_groups_in_another_shape_give_no_role(groups, provider) -> None:
+def test_groups_in_another_form_grant_no_role(groups, provider) -> None:
     provider.person["groups"] = groups
 
     assert sign_in(provider).status_code == 403
 
 
-def test_groups_may_lie_deeper(provider, settings) -> None:
+def test_groups_may_be_nested_deeper(provider, settings) -> None:
     settings.TREBUCHET_OIDC_CLAIM = "realm_access.roles"
     provider.person["realm_access"] = {"roles": ["admins", "ops"]}
 
@@ -240,7 +242,7 @@ def test_groups_may_lie_deeper(provider, settings) -> None:
 
 
 @pytest.mark.parametrize("name", ["ada", "ADA"])
-def test_nobody_takes_over_an_account_by_its_name_or_mail(name, provider, admin_account) -> None:
+def test_an_account_cannot_be_taken_over_by_its_name_or_mail(name, provider, admin_account) -> None:
     get_user_model().objects.filter(pk=admin_account.pk).update(email="ada@example.com")
     provider.person |= {"preferred_username": name, "email": "ada@example.com"}
     browser = Client()
@@ -252,7 +254,7 @@ def test_nobody_takes_over_an_account_by_its_name_or_mail(name, provider, admin_
 
 
 @pytest.mark.parametrize("name", [None, "", "a b", "x" * 200, 7, "<script>"])
-def test_a_name_that_no_account_can_have_is_refused(name, provider) -> None:
+def test_a_name_that_no_account_can_have_is_rejected(name, provider) -> None:
     provider.person["preferred_username"] = name
 
     assert "send a name" in refused_in(sign_in(provider))
@@ -267,9 +269,7 @@ def test_a_name_that_no_account_can_have_is_refused(name, provider) -> None:
     ],
     ids=ascii,
 )
-def test_a_name_that_looks_like_another_becomes_no_account(
-    name, why, provider, admin_account
-) -> None:
+def test_a_lookalike_name_creates_no_account(name, why, provider, admin_account) -> None:
     provider.person["preferred_username"] = name
     browser = Client()
 
@@ -279,7 +279,7 @@ def test_a_name_that_looks_like_another_becomes_no_account(
     assert not Identity.objects.exists()
 
 
-def test_letters_of_full_width_are_the_plain_ones(provider) -> None:
+def test_full_width_letters_count_as_plain_ones(provider) -> None:
     provider.person["preferred_username"] = "\uff47race"
 
     sign_in(provider)
@@ -287,7 +287,7 @@ def test_letters_of_full_width_are_the_plain_ones(provider) -> None:
     assert get_user_model().objects.filter(username="grace").exists()
 
 
-def test_a_role_follows_the_provider_and_a_name_does_not(provider) -> None:
+def test_a_role_follows_the_provider_but_a_name_does_not(provider) -> None:
     sign_in(provider)
     provider.person |= {"preferred_username": "hopper", "groups": ["admins"]}
     sign_in(provider)
@@ -303,7 +303,7 @@ def test_a_role_follows_the_provider_and_a_name_does_not(provider) -> None:
     assert get_user_model().objects.filter(username="hopper").count() == 0
 
 
-def test_who_has_lost_every_group_loses_sessions_and_role(provider) -> None:
+def test_losing_every_group_ends_sessions_and_removes_the_role(provider) -> None:
     browser = Client()
     sign_in(provider, browser)
     provider.person["groups"] = []
@@ -324,7 +324,7 @@ def roles_of(name: str = "grace") -> tuple[Role, set[str]]:
     return role_of(account), {each.name for each in account.custom_roles.all()}
 
 
-def test_a_group_gives_a_role_made_here_with_what_it_allows(provider, brokers) -> None:
+def test_a_directory_group_grants_a_custom_role_and_its_permissions(provider, brokers) -> None:
     made_here("Shop team", "Orders")
     brokers.add_topic("Orders")
     provider.person["groups"] = ["shop"]
@@ -339,7 +339,7 @@ def test_a_group_gives_a_role_made_here_with_what_it_allows(provider, brokers) -
     assert joined.after == {"role": "limited", "custom_roles": ["Shop team"]}
 
 
-def test_roles_made_here_follow_the_groups_and_others_stay_as_people_gave_them(provider) -> None:
+def test_custom_roles_follow_the_groups_and_others_stay_as_assigned(provider) -> None:
     made_here("Shop team", "Orders")
     made_here("Stock, all of it", "Stock")
     by_hand = made_here("By hand", "Audit")
@@ -360,7 +360,7 @@ def test_roles_made_here_follow_the_groups_and_others_stay_as_people_gave_them(p
     assert roles_of() == (Role.LIMITED, {"By hand"})
 
 
-def test_a_role_that_is_not_here_is_named_and_lets_nobody_in(provider) -> None:
+def test_an_unknown_role_is_named_and_admits_nobody(provider) -> None:
     provider.person["groups"] = ["ops", "shop"]
 
     answer = sign_in(provider)
@@ -371,7 +371,7 @@ def test_a_role_that_is_not_here_is_named_and_lets_nobody_in(provider) -> None:
     assert not get_user_model().objects.filter(username="grace").exists()
 
 
-def test_a_role_that_is_gone_takes_nothing_else_from_who_has_it(provider) -> None:
+def test_a_deleted_role_takes_nothing_else_from_its_members(provider) -> None:
     role = made_here("Shop team", "Orders")
     provider.person["groups"] = ["ops", "shop"]
     browser = Client()
@@ -383,21 +383,23 @@ def test_a_role_that_is_gone_takes_nothing_else_from_who_has_it(provider) -> Non
     assert browser.get("/settings/").status_code == 200
 
 
-def test_an_administrator_comes_in_and_makes_the_role_that_is_missing(provider) -> None:
+def test_an_administrator_signs_in_and_creates_the_missing_role(provider) -> None:
     provider.person["groups"] = ["shop", "admins"]
 
     assert sign_in(provider).status_code == 302
     assert roles_of() == (Role.ADMINISTRATOR, set())
 
 
-def test_an_account_that_is_switched_off_stays_out(provider) -> None:
+def test_a_disabled_account_stays_disabled(provider) -> None:
     sign_in(provider)
     get_user_model().objects.filter(username="grace").update(is_active=False)
 
     assert sign_in(provider).status_code == 403
 
 
-def test_the_provider_alone_is_no_last_administrator(provider, admin_account) -> None:
+def test_a_provider_account_does_not_count_as_the_last_administrator(
+    provider, admin_account
+) -> None:
     """A local account remains, in case the provider is down."""
     provider.person["groups"] = ["admins"]
     sign_in(provider)
@@ -410,7 +412,7 @@ def test_the_provider_alone_is_no_last_administrator(provider, admin_account) ->
     assert admin_account.is_active
 
 
-def test_a_provider_that_is_away_is_a_sentence_and_a_password_still_opens(
+def test_an_unreachable_provider_is_explained_and_a_password_still_works(
     provider, settings, admin_account
 ) -> None:
     provider.broken = 502
@@ -433,13 +435,13 @@ def test_a_provider_that_is_away_is_a_sentence_and_a_password_still_opens(
         {"authorization_endpoint": None},
     ],
 )
-def test_a_provider_that_is_another_or_unsafe_is_not_asked(metadata, provider) -> None:
+def test_a_changed_or_unsafe_provider_is_not_contacted(metadata, provider) -> None:
     provider.metadata = metadata
 
     assert Client().get(reverse("accounts:oidc")).status_code == 503
 
 
-def test_nobody_is_led_to_another_host(provider) -> None:
+def test_no_redirect_leads_to_another_host(provider) -> None:
     assert sign_in(provider, next_url="https://evil.example.com/")["location"] == "/"
 
 
@@ -453,7 +455,7 @@ def test_the_second_step_is_the_providers(provider, settings) -> None:
     assert reverse("accounts:password") not in page.content.decode()
 
 
-def test_signing_out_ends_the_session_here(provider) -> None:
+def test_signing_out_ends_the_local_session(provider) -> None:
     browser = Client()
     sign_in(provider, browser)
 
@@ -471,7 +473,7 @@ def test_signing_out_ends_the_session_here(provider) -> None:
         {"ISSUER": "https://sso.example.com"},
     ],
 )
-def test_an_issuer_that_cannot_be_is_refused_at_the_start(variables) -> None:
+def test_an_invalid_issuer_is_rejected_at_the_start(variables) -> None:
     with pytest.raises(ImproperlyConfigured):
         Environment(variables).issuer("ISSUER", client="ID")
 

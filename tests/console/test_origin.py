@@ -30,11 +30,11 @@ def scope(
         ("evil.example", "http://evil.example", False),
     ],
 )
-def test_origin_and_host_are_the_same_place(host, origin, allowed) -> None:
+def test_origin_and_host_are_the_same_address(host, origin, allowed) -> None:
     assert is_allowed(scope(host), origin) == allowed
 
 
-def test_behind_a_proxy_its_word_says_whether_it_is_tls(settings) -> None:
+def test_a_proxys_header_says_whether_the_connection_is_tls(settings) -> None:
     settings.ALLOWED_HOSTS = ["console.example.org"]
     behind = scope("console.example.org", proto="https")
 
@@ -56,7 +56,7 @@ def test_behind_a_proxy_its_word_says_whether_it_is_tls(settings) -> None:
         ("https://example.net.evil.org", False),
     ],
 )
-def test_origins_that_settings_trust(settings, origin, allowed) -> None:
+def test_trusted_origins_come_from_settings(settings, origin, allowed) -> None:
     settings.CSRF_TRUSTED_ORIGINS = ["https://console.example.org", "https://*.example.net"]
 
     assert is_allowed(scope(), origin) == allowed

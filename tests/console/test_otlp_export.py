@@ -64,7 +64,7 @@ async def received(sink: HttpSink, count: int) -> list[Any]:
             await asyncio.sleep(0.02)  # the sink belongs to other threads
 
 
-async def test_a_collector_is_handed_what_the_conventions_call_a_messages_stages(
+async def test_a_collector_receives_spans_named_by_the_conventions(
     sink: HttpSink,
 ) -> None:
     traceparent = f"00-{TRACE}-{PARENT}-01"
@@ -134,7 +134,7 @@ async def test_a_collector_is_handed_what_the_conventions_call_a_messages_stages
         ("stored", {}, None),
     ],
 )
-def test_the_kind_of_a_message_is_said_where_its_stage_tells(
+def test_the_message_kind_is_shown_if_its_stage_reports_it(
     stage: str, more: dict[str, Any], kind: str | None
 ) -> None:
     span = span_of(an_event_of(stage, **more))
@@ -142,7 +142,7 @@ def test_the_kind_of_a_message_is_said_where_its_stage_tells(
     assert (span.attributes or {}).get("messaging.rocketmq.message.type") == kind
 
 
-def test_a_message_without_a_trace_of_its_own_begins_one_that_its_id_names() -> None:
+def test_a_message_without_a_trace_starts_one_named_by_its_id() -> None:
     span = span_of(an_event_of("stored", traceparent="00-nonsense-01"))
 
     assert span.context is not None
@@ -150,7 +150,7 @@ def test_a_message_without_a_trace_of_its_own_begins_one_that_its_id_names() -> 
     assert span.parent is None
 
 
-async def test_a_collector_that_is_away_costs_a_bounded_queue_and_one_sentence(
+async def test_an_unreachable_collector_costs_a_bounded_queue_and_one_log_line(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers = TracedBroker()
@@ -176,7 +176,7 @@ async def test_a_collector_that_is_away_costs_a_bounded_queue_and_one_sentence(
     assert lines == [f"trace collector unreachable, spans are lost endpoint={endpoint}"]
 
 
-async def test_a_collector_that_is_back_is_handed_what_comes_then(
+async def test_a_returning_collector_receives_new_spans(
     sink: HttpSink, caplog: pytest.LogCaptureFixture
 ) -> None:
     brokers = TracedBroker()
@@ -230,7 +230,7 @@ async def test_without_a_collector_nothing_is_exported(settings: Any) -> None:
     assert brokers.opened == []
 
 
-async def test_a_console_without_the_sdk_says_what_to_install(
+async def test_a_console_without_the_sdk_names_the_package_to_install(
     settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.TREBUCHET_OTLP_ENDPOINT = "http://127.0.0.1:4318/v1/traces"
@@ -254,11 +254,11 @@ async def test_a_console_without_the_sdk_says_what_to_install(
         ("https://collector/own/path", "https://collector/own/path"),
     ],
 )
-def test_an_endpoint_without_a_path_has_otlps(text: str, endpoint: str) -> None:
+def test_an_endpoint_without_a_path_gets_otlps(text: str, endpoint: str) -> None:
     assert Environment({"E": text}).http_url("E", "/v1/traces") == endpoint
 
 
-def test_headers_are_pairs_and_nonsense_is_refused_without_its_secret() -> None:
+def test_headers_are_pairs_and_invalid_ones_are_rejected_without_their_secret() -> None:
     assert Environment({"H": "a=1, b=x%20y"}).pairs("H") == {"a": "1", "b": "x y"}
     with pytest.raises(ImproperlyConfigured) as caught:
         Environment({"H": "a=1,secret"}).pairs("H")

@@ -42,7 +42,7 @@ def test_a_quiet_broker_is_fine(brokers) -> None:
     assert not summary.is_empty
 
 
-def test_a_lag_that_nobody_works_off_is_a_warning(brokers) -> None:
+def test_a_lag_that_no_member_works_off_is_a_warning(brokers) -> None:
     brokers.add_topic("Orders")
     brokers.put("Orders", 0, 1, 2, 3)
     brokers.add_group("billing")
@@ -55,7 +55,7 @@ def test_a_lag_that_nobody_works_off_is_a_warning(brokers) -> None:
     assert summary.lag == 2
 
 
-def test_a_lag_that_members_work_off_is_no_warning(brokers) -> None:
+def test_a_lag_that_members_work_off_is_not_a_warning(brokers) -> None:
     brokers.add_topic("Orders")
     brokers.put("Orders", 0, 1, 2, 3)
     brokers.add_group("billing", online=True, topic="Orders")
@@ -64,7 +64,7 @@ def test_a_lag_that_members_work_off_is_no_warning(brokers) -> None:
     assert summarize_now().state is State.OK
 
 
-def test_a_broker_that_takes_no_messages_is_bad_and_says_why(brokers, actors) -> None:
+def test_a_broker_that_accepts_no_messages_is_bad_and_explains_why(brokers, actors) -> None:
     brokers.store_refuses = "Input/output error; restart the broker"
 
     summary = summarize_now()
@@ -97,7 +97,7 @@ def test_damage_in_a_log_is_a_warning(brokers, count, sentence) -> None:
     assert [row.state for row in summary.brokers] == [State.WARN]
 
 
-def test_messages_that_no_consumer_can_read_are_a_warning_that_names_their_topics(brokers) -> None:
+def test_unreadable_messages_are_a_warning_that_names_their_topics(brokers) -> None:
     brokers.unreachable_topics = {"Orders": 5, "Payments": 1}
 
     summary = summarize_now()
@@ -110,7 +110,7 @@ def test_messages_that_no_consumer_can_read_are_a_warning_that_names_their_topic
     ]
 
 
-def test_a_broker_that_does_not_answer_makes_sums_unknown(brokers) -> None:
+def test_an_unresponsive_broker_makes_sums_unknown(brokers) -> None:
     down = BrokerDownError("127.0.0.1:10911", "connection refused")
     brokers.silent = down
 
@@ -123,7 +123,7 @@ def test_a_broker_that_does_not_answer_makes_sums_unknown(brokers) -> None:
     assert not summary.is_complete
 
 
-def test_a_broker_that_leaves_a_figure_out_is_named(brokers) -> None:
+def test_a_broker_that_omits_a_figure_is_named(brokers) -> None:
     brokers.runtime_values["put_tps"] = None
 
     summary = summarize_now()
@@ -132,7 +132,7 @@ def test_a_broker_that_leaves_a_figure_out_is_named(brokers) -> None:
     assert summary.put_tps.reason == "127.0.0.1:10911 didn't report this."
 
 
-def test_a_broker_that_is_not_confirmed_counts_nowhere_and_is_listed(brokers, actors) -> None:
+def test_an_unconfirmed_broker_is_not_counted_but_listed(brokers, actors) -> None:
     brokers.add_topic("Orders")
     brokers.add_group("billing", online=True, topic="Orders")
     brokers.strangers = [STRANGER]
@@ -148,7 +148,7 @@ def test_a_broker_that_is_not_confirmed_counts_nowhere_and_is_listed(brokers, ac
     assert reverse("overview:confirm") not in html
 
 
-def test_a_broker_alone_and_not_confirmed_leaves_every_figure_unknown(brokers) -> None:
+def test_a_single_unconfirmed_broker_leaves_every_figure_unknown(brokers) -> None:
     brokers.has_broker = False
     brokers.strangers = [STRANGER]
 
@@ -192,7 +192,7 @@ def test_no_registered_broker_is_bad(brokers) -> None:
     assert "No brokers are registered" in summary.verdict
 
 
-def test_an_empty_broker_teaches_the_next_step(actors, brokers) -> None:
+def test_an_empty_broker_page_teaches_the_next_step(actors, brokers) -> None:
     html = actors.admin.get(reverse("overview:index")).content.decode()
 
     assert "No messages yet." in html
@@ -200,9 +200,7 @@ def test_an_empty_broker_teaches_the_next_step(actors, brokers) -> None:
     assert "setNamesrvAddr" in html
 
 
-def test_a_page_that_said_nothing_was_sent_is_loaded_anew_once_something_is(
-    actors, brokers
-) -> None:
+def test_an_empty_page_reloads_once_data_arrives(actors, brokers) -> None:
     page = actors.admin.get(reverse("overview:index")).content.decode()
     (address,) = re.findall(r'id="summary" hx-get="([^"]+)"', page)
     before = actors.admin.get(address)
@@ -220,9 +218,7 @@ def test_a_page_that_said_nothing_was_sent_is_loaded_anew_once_something_is(
     assert "HX-Refresh" not in actors.admin.get(address).headers
 
 
-def test_the_empty_page_says_that_the_demo_runs_and_that_it_failed(
-    actors, brokers, monkeypatch
-) -> None:
+def test_the_empty_page_shows_whether_the_demo_runs_or_failed(actors, brokers, monkeypatch) -> None:
     states = [DemoState(is_running=True, ends_at=timezone.now() + timedelta(minutes=9))]
     states.append(DemoState(is_running=False, failure="No route to the topic."))
     monkeypatch.setattr(demo_process, "state", lambda: states[0])
@@ -239,7 +235,7 @@ def test_the_empty_page_says_that_the_demo_runs_and_that_it_failed(
     assert reverse("demo:start") in part
 
 
-def test_a_demo_that_ended_by_itself_has_its_button_back_with_the_next_refresh(
+def test_a_demo_that_ended_has_its_button_back_after_the_next_refresh(
     actors, brokers, monkeypatch
 ) -> None:
     brokers.add_topic("Orders")
@@ -258,14 +254,14 @@ def test_a_demo_that_ended_by_itself_has_its_button_back_with_the_next_refresh(
     assert "demo:" not in actors.reader.get(reverse("overview:summary")).content.decode()
 
 
-def test_a_reader_is_told_who_can_start_the_demo(actors, brokers) -> None:
+def test_a_read_only_user_is_told_who_can_start_the_demo(actors, brokers) -> None:
     html = actors.reader.get(reverse("overview:index")).content.decode()
 
     assert reverse("demo:start") not in html
     assert "An administrator can start demo traffic" in html
 
 
-def test_the_page_says_what_is_wrong_when_no_name_server_answers(actors, brokers) -> None:
+def test_the_page_explains_the_problem_if_no_name_server_answers(actors, brokers) -> None:
     brokers.fails = NameServerDownError(["127.0.0.1:9876"], "connection refused")
 
     response = actors.reader.get(reverse("overview:index"))
@@ -276,7 +272,7 @@ def test_the_page_says_what_is_wrong_when_no_name_server_answers(actors, brokers
     assert "TREBUCHET_NAMESRV" in html
 
 
-def test_without_brokers_the_overview_shows_what_was_sampled_before(actors, brokers) -> None:
+def test_without_brokers_the_overview_shows_earlier_samples(actors, brokers) -> None:
     first_ms = now_ms() // 10_000 * 10_000 - 60_000
     orders = BILLING._replace(kind="topic", name="Orders")
     keep(history_store(), first_ms, {(BROKER_0, PUT): [50] * 6, (orders, PUT): [50] * 6})
@@ -289,7 +285,7 @@ def test_without_brokers_the_overview_shows_what_was_sampled_before(actors, brok
     assert "data-history=" in html
 
 
-def test_the_part_that_refreshes_itself_says_it_in_place(actors, brokers) -> None:
+def test_the_self_refreshing_part_reports_it_in_place(actors, brokers) -> None:
     brokers.fails = NameServerDownError(["127.0.0.1:9876"], "connection refused")
 
     response = actors.reader.get(reverse("overview:summary"), headers={"HX-Request": "true"})
@@ -336,7 +332,7 @@ def test_a_pair_shows_how_far_the_slave_is(brokers, actors) -> None:
     assert "ago" in page
 
 
-def test_a_slave_that_does_not_follow_is_bad_and_says_why(brokers, actors) -> None:
+def test_a_slave_that_does_not_follow_is_bad_and_explains_why(brokers, actors) -> None:
     brokers.slaves.append(SLAVE)
     brokers.replication[SLAVE.address] = says(
         is_following=False, local_address="", reason="no connection: refused <b>"
@@ -353,7 +349,7 @@ def test_a_slave_that_does_not_follow_is_bad_and_says_why(brokers, actors) -> No
     assert "The slave isn't connected to the master." in page
 
 
-def test_a_slave_that_is_late_is_a_warning(brokers) -> None:
+def test_a_late_slave_is_a_warning(brokers) -> None:
     brokers.slaves.append(SLAVE)
     link = SlaveLink("127.0.0.1:40000", 1 << 20, 95_000, 10, 0, is_in_sync=False)
     brokers.replication[MASTER.address] = says(node=MASTER, is_master=True, links=(link,))
@@ -361,7 +357,7 @@ def test_a_slave_that_is_late_is_a_warning(brokers) -> None:
     assert summarize_now().verdict == "Slave 1 of broker-a is 95 s behind its master."
 
 
-def test_what_a_slave_cannot_take_over_is_a_warning(brokers) -> None:
+def test_data_that_a_slave_cannot_take_over_is_a_warning(brokers) -> None:
     brokers.slaves.append(SLAVE)
     brokers.replication[SLAVE.address] = says(metadata_failures=("topics: refused",))
 
@@ -371,7 +367,7 @@ def test_what_a_slave_cannot_take_over_is_a_warning(brokers) -> None:
     assert summary.verdict == "Slave 1 of broker-a: Not replicated: topics: refused"
 
 
-def test_a_set_without_a_master_and_one_that_says_nothing(brokers, actors) -> None:
+def test_a_set_without_a_master_differs_from_a_silent_one(brokers, actors) -> None:
     brokers.slaves.append(BrokerNode("DefaultCluster", "broker-b", 2, "127.0.0.1:10931"))
     brokers.replication["127.0.0.1:10931"] = BrokerDownError("127.0.0.1:10931", "refused")
 
@@ -381,7 +377,7 @@ def test_a_set_without_a_master_and_one_that_says_nothing(brokers, actors) -> No
     assert "127.0.0.1:10931" in page
 
 
-def test_tiles_have_a_past_that_nobody_watched(brokers, actors) -> None:
+def test_tiles_have_a_history_from_before_they_were_opened(brokers, actors) -> None:
     """An hour is shown by minutes, longer spans as days."""
     slot_ms = now_ms() // 600_000 * 600_000
     rows = {(BROKER_0, PUT): [50, 70], (BROKER_0, GOT): [50, 70], (BILLING, LAG): [3, 4]}
@@ -416,7 +412,7 @@ def test_the_chart_of_all_brokers_needs_no_watcher(brokers, actors) -> None:
     assert received[first_ms] == 6.0
 
 
-def test_a_history_that_cannot_be_read_takes_only_the_sparklines(
+def test_an_unreadable_history_only_removes_the_sparklines(
     brokers, actors, settings, tmp_path
 ) -> None:
     path = tmp_path / "broken.sqlite3"
@@ -434,7 +430,7 @@ def test_a_history_that_cannot_be_read_takes_only_the_sparklines(
     ("up_for_ms", "before_today", "is_since_start"),
     [(3_600_000, 0, True), (3_600_000, 7, False), (90_000_000, 0, False)],
 )
-def test_a_broker_that_started_today_counts_from_its_start_and_says_so(
+def test_a_broker_that_started_today_counts_from_its_start_and_shows_it(
     brokers, actors, collector, up_for_ms, before_today, is_since_start
 ) -> None:
     brokers.up_for_ms, brokers.put_before_today = up_for_ms, before_today

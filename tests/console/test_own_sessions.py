@@ -61,7 +61,7 @@ def button(row: str) -> str:
     return found[1]
 
 
-def test_a_person_sees_where_they_are_signed_in_this_browser_first(reader_account: User) -> None:
+def test_a_user_sees_their_sessions_with_this_browser_first(reader_account: User) -> None:
     browser(agent=SAFARI, address="10.9.9.9")
     here = browser()
     browser(agent=EDGE)
@@ -77,7 +77,7 @@ def test_a_person_sees_where_they_are_signed_in_this_browser_first(reader_accoun
     assert "10.9.9.9" in shown[1] + shown[2]
 
 
-def test_no_page_shows_the_key_of_a_session(reader_account: User, actors: Actors) -> None:
+def test_no_page_shows_a_sessions_key(reader_account: User, actors: Actors) -> None:
     client = browser()
     keys = list(Session.objects.values_list("session_key", flat=True))
     own = client.get(reverse("accounts:sessions")).content.decode()
@@ -87,7 +87,9 @@ def test_no_page_shows_the_key_of_a_session(reader_account: User, actors: Actors
     assert not [key for key in keys if key in own + other]
 
 
-def test_a_session_that_is_ended_is_out_at_once_and_others_go_on(reader_account: User) -> None:
+def test_an_ended_session_is_signed_out_immediately_and_others_continue(
+    reader_account: User,
+) -> None:
     here, there = browser(), browser(agent=SAFARI)
 
     (other,) = [each for each in rows(here) if "this session" not in each]
@@ -100,7 +102,7 @@ def test_a_session_that_is_ended_is_out_at_once_and_others_go_on(reader_account:
     assert entry.before == {"browser": "Safari 18 on iPhone", "address": "10.1.2.3"}
 
 
-def test_who_ends_the_session_of_this_browser_is_signed_out(reader_account: User) -> None:
+def test_ending_this_browsers_session_signs_the_user_out(reader_account: User) -> None:
     here = browser()
 
     answer = here.post(button(rows(here)[0]))
@@ -109,7 +111,7 @@ def test_who_ends_the_session_of_this_browser_is_signed_out(reader_account: User
     assert not is_in(here)
 
 
-def test_all_others_end_with_one_click(reader_account: User) -> None:
+def test_all_other_sessions_end_with_one_click(reader_account: User) -> None:
     here, there, elsewhere = browser(), browser(), browser()
 
     here.post(reverse("accounts:sessions-end"))
@@ -117,7 +119,7 @@ def test_all_others_end_with_one_click(reader_account: User) -> None:
     assert [is_in(each) for each in (here, there, elsewhere)] == [True, False, False]
 
 
-def test_nobody_ends_a_session_of_somebody_else(
+def test_users_cannot_end_each_others_sessions(
     reader_account: User, admin_account: User, actors: Actors
 ) -> None:
     of_ada = browser("ada")
@@ -133,7 +135,7 @@ def test_nobody_ends_a_session_of_somebody_else(
     assert is_in(of_ada)
 
 
-def test_an_administrator_ends_another_s_session_or_all_of_them(
+def test_an_administrator_ends_one_or_all_of_another_users_sessions(
     reader_account: User, actors: Actors
 ) -> None:
     one, two = browser(), browser(agent=SAFARI)
@@ -151,7 +153,7 @@ def test_an_administrator_ends_another_s_session_or_all_of_them(
     assert {each.actor_name for each in ended} == {"ada"}
 
 
-def test_a_new_password_ends_the_others_and_this_one_is_the_same_as_before(
+def test_a_new_password_ends_the_other_sessions_and_renews_this_one(
     reader_account: User,
 ) -> None:
     here, there = browser(), browser(agent=SAFARI)
@@ -165,7 +167,7 @@ def test_a_new_password_ends_the_others_and_this_one_is_the_same_as_before(
     assert SignedIn.objects.get().since == began
 
 
-def test_switching_an_account_off_ends_its_sessions_for_good(
+def test_disabling_an_account_ends_its_sessions_permanently(
     reader_account: User, actors: Actors
 ) -> None:
     client = browser()
@@ -177,7 +179,7 @@ def test_switching_an_account_off_ends_its_sessions_for_good(
     assert not is_in(client)
 
 
-def test_a_session_in_use_is_noted_once_a_minute(reader_account: User, monkeypatch) -> None:
+def test_a_session_in_use_is_recorded_once_a_minute(reader_account: User, monkeypatch) -> None:
     client = browser()
     first = SignedIn.objects.get().seen_at
     later = timezone.now() + timedelta(seconds=50)
@@ -191,14 +193,14 @@ def test_a_session_in_use_is_noted_once_a_minute(reader_account: User, monkeypat
     assert SignedIn.objects.get().seen_at == later
 
 
-def test_a_session_whose_time_is_over_is_not_listed(reader_account: User) -> None:
+def test_an_expired_session_is_not_listed(reader_account: User) -> None:
     browser(agent=SAFARI)
     Session.objects.update(expire_date=timezone.now() - timedelta(seconds=1))
 
     assert len(rows(browser())) == 1
 
 
-def test_signing_in_forgets_the_rows_of_sessions_that_are_gone(reader_account: User) -> None:
+def test_signing_in_deletes_the_rows_of_ended_sessions(reader_account: User) -> None:
     browser(agent=SAFARI)
     Session.objects.all().delete()
 
@@ -218,5 +220,5 @@ def test_signing_in_forgets_the_rows_of_sessions_that_are_gone(reader_account: U
         ("<script>alert(1)</script>", "Unknown browser"),
     ],
 )
-def test_a_browser_in_words(agent: str, words: str) -> None:
+def test_a_browser_is_described_in_words(agent: str, words: str) -> None:
     assert in_words(agent) == words

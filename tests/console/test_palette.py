@@ -27,7 +27,7 @@ def found(client, words: str) -> dict[str, str]:
     return {entry["label"]: entry["url"] for entry in answer.json()["entries"]}
 
 
-def test_a_name_is_found_by_its_parts_and_what_begins_with_it_comes_first(actors, world) -> None:
+def test_a_name_is_found_by_its_parts_and_prefix_matches_come_first(actors, world) -> None:
     entries = found(actors.reader, "order")
 
     assert list(entries)[:2] == ["Orders", "Reorders"]
@@ -45,19 +45,19 @@ def test_a_name_is_found_by_its_parts_and_what_begins_with_it_comes_first(actors
         ("audit", "Audit", "/audit/"),
     ],
 )
-def test_words_name_what_to_do(words, label, url, actors, world) -> None:
+def test_words_name_the_next_step(words, label, url, actors, world) -> None:
     assert found(actors.admin, words)[label] == url
 
 
 @pytest.mark.parametrize("words", ["", "orders", "billing", "create", "audit", "delete orders"])
-def test_a_reader_is_offered_nothing_that_changes_things(words, actors, world) -> None:
+def test_a_read_only_user_sees_no_controls_that_change_things(words, actors, world) -> None:
     entries = " ".join(found(actors.reader, words))
 
     for verb in ("Delete", "Edit", "Reset", "Create", "Run", "Audit"):
         assert verb not in entries
 
 
-def test_every_address_of_the_palette_leads_somewhere(actors, world) -> None:
+def test_every_address_of_the_palette_works(actors, world) -> None:
     every = {
         url
         for words in ("", "orders", "billing", "create", "live", "offsets", "run", "broker")
@@ -73,7 +73,7 @@ OFFSET_ID, IPV6_KEY = "7F00000100002A9F00000000000003E8", "0A" * 28
 
 
 @pytest.mark.parametrize("message_id", [OFFSET_ID, OFFSET_ID.lower(), IPV6_KEY])
-def test_an_id_of_a_message_leads_to_it_before_all_else(message_id, actors, world) -> None:
+def test_a_message_id_takes_precedence_over_other_results(message_id, actors, world) -> None:
     entries = found(actors.reader, message_id)
 
     assert next(iter(entries.items())) == (
@@ -82,7 +82,7 @@ def test_an_id_of_a_message_leads_to_it_before_all_else(message_id, actors, worl
     )
 
 
-def test_an_id_beside_a_topic_is_looked_for_there(actors, world) -> None:
+def test_an_id_beside_a_topic_is_looked_up_there(actors, world) -> None:
     entries = found(actors.reader, f"orders {IPV6_KEY}")
 
     assert next(iter(entries.values())) == f"/messages/find/?by=id&topic=Orders&text={IPV6_KEY}"
@@ -100,7 +100,7 @@ def test_an_id_beside_a_topic_is_looked_for_there(actors, world) -> None:
         ("orders reorders Order-4711", None),
     ],
 )
-def test_one_word_that_names_no_topic_may_be_a_key(words, address, actors, world) -> None:
+def test_a_word_without_a_matching_topic_may_be_a_key(words, address, actors, world) -> None:
     addresses = list(found(actors.reader, words).values())
 
     keys = [each for each in addresses if each.startswith("/messages/find/")]
@@ -108,7 +108,7 @@ def test_one_word_that_names_no_topic_may_be_a_key(words, address, actors, world
     assert not keys or addresses[-1] == address
 
 
-def test_where_the_palette_leads_for_messages_says_what_is_missing(actors, world) -> None:
+def test_the_palettes_messages_page_names_missing_input(actors, world) -> None:
     (address,) = found(actors.reader, "Order-4711").values()
 
     page = actors.reader.get(address).content.decode()
@@ -116,19 +116,19 @@ def test_where_the_palette_leads_for_messages_says_what_is_missing(actors, world
     assert 'value="Order-4711"' in page
 
 
-def test_without_words_the_favourites_come_first(actors, admin_account, world) -> None:
+def test_without_search_words_the_favourites_come_first(actors, admin_account, world) -> None:
     Place.objects.create(user=admin_account, kind="view", label="DLQ", address="/topics/?kind=dlq")
 
     assert list(found(actors.admin, ""))[:2] == ["DLQ", "Overview"]
     assert "DLQ" not in found(actors.reader, "")
 
 
-def test_while_no_broker_answers_pages_are_still_found(actors, world) -> None:
+def test_pages_are_found_while_no_broker_answers(actors, world) -> None:
     world.fails = NameServerDownError(["127.0.0.1:9876"], "refused")
     cache.clear()
 
     assert found(actors.reader, "topics")["Topics"] == "/topics/"
 
 
-def test_nothing_that_a_stranger_types_is_answered(actors, world) -> None:
+def test_a_strangers_input_is_not_answered(actors, world) -> None:
     assert actors.stranger.get(reverse("palette:entries"), {"q": "orders"}).status_code == 302

@@ -42,7 +42,7 @@ def account(name: str):
     return get_user_model().objects.get(username=name)
 
 
-def test_who_has_the_link_chooses_a_password_and_is_signed_in(actors) -> None:
+def test_an_invited_user_chooses_a_password_and_is_signed_in(actors) -> None:
     link, browser = link_for(actors.admin), Client()
     assert "sign in as" in browser.get(link).content.decode()
 
@@ -56,7 +56,7 @@ def test_who_has_the_link_chooses_a_password_and_is_signed_in(actors) -> None:
     assert (entry.actor_name, entry.outcome) == ("nina", "done")
 
 
-def test_a_link_makes_one_account_and_opens_nothing_afterwards(actors) -> None:
+def test_an_invitation_link_creates_one_account_and_then_expires(actors) -> None:
     link = link_for(actors.admin)
     join(link)
 
@@ -65,7 +65,7 @@ def test_a_link_makes_one_account_and_opens_nothing_afterwards(actors) -> None:
     assert account("nina").check_password(PASSWORD)
 
 
-def test_a_link_is_void_after_three_days_and_the_name_free_again(actors, monkeypatch) -> None:
+def test_an_invitation_expires_after_three_days_and_frees_its_name(actors, monkeypatch) -> None:
     link = link_for(actors.admin)
     later = timezone.now() + timedelta(days=3, seconds=1)
     monkeypatch.setattr(timezone, "now", lambda: later)
@@ -76,7 +76,7 @@ def test_a_link_is_void_after_three_days_and_the_name_free_again(actors, monkeyp
     assert Invitation.objects.count() == 1
 
 
-def test_an_invitation_that_is_taken_back_opens_nothing(actors) -> None:
+def test_a_revoked_invitation_opens_nothing(actors) -> None:
     link = link_for(actors.admin)
     kept = Invitation.objects.get()
 
@@ -88,7 +88,7 @@ def test_an_invitation_that_is_taken_back_opens_nothing(actors) -> None:
     assert not get_user_model().objects.filter(username="nina").exists()
 
 
-def test_the_link_is_neither_stored_nor_in_the_audit_nor_shown_again(actors) -> None:
+def test_the_link_is_neither_stored_nor_audited_nor_shown_again(actors) -> None:
     token = link_for(actors.admin).rstrip("/").rpartition("/")[2]
 
     assert token not in str(Invitation.objects.values())
@@ -96,7 +96,7 @@ def test_the_link_is_neither_stored_nor_in_the_audit_nor_shown_again(actors) -> 
     assert token not in actors.admin.get(reverse("people:list")).content.decode()
 
 
-def test_a_weak_password_is_refused_and_leaves_the_link_open(actors) -> None:
+def test_a_weak_password_is_rejected_and_leaves_the_link_open(actors) -> None:
     link = link_for(actors.admin)
 
     answer = join(link, "trebuchet1234")
@@ -114,7 +114,7 @@ def test_a_weak_password_is_refused_and_leaves_the_link_open(actors) -> None:
         ("a b", "Enter a valid username."),
     ],
 )
-def test_a_name_that_cannot_be_is_not_invited(name, sentence, actors) -> None:
+def test_an_invalid_name_cannot_be_invited(name, sentence, actors) -> None:
     link_for(actors.admin)
 
     answer = actors.admin.post(reverse("people:invite"), {"name": name, "role": "viewer"})
@@ -124,7 +124,9 @@ def test_a_name_that_cannot_be_is_not_invited(name, sentence, actors) -> None:
     assert Invitation.objects.count() == 1
 
 
-def test_where_mail_is_set_the_link_is_mailed_and_else_no_address_asked(actors, settings) -> None:
+def test_the_link_is_mailed_if_mail_is_configured_and_no_address_is_asked_otherwise(
+    actors, settings
+) -> None:
     settings.EMAIL_HOST = ""
     assert "mail" not in actors.admin.get(reverse("people:invite")).context["form"].fields
     settings.EMAIL_HOST = "mail.example.org"
@@ -136,7 +138,7 @@ def test_where_mail_is_set_the_link_is_mailed_and_else_no_address_asked(actors, 
     assert link in sent.body
 
 
-def test_a_mail_that_is_not_taken_says_so_and_the_link_is_shown_all_the_same(
+def test_a_rejected_mail_is_reported_and_the_link_is_still_shown(
     actors, settings, monkeypatch
 ) -> None:
     def refuse(_mail: object) -> int:
@@ -152,7 +154,9 @@ def test_a_mail_that_is_not_taken_says_so_and_the_link_is_shown_all_the_same(
     assert "/accounts/join/" in html
 
 
-def test_the_list_says_role_state_and_who_has_never_signed_in(actors, reader_account) -> None:
+def test_the_list_shows_role_state_and_users_who_have_never_signed_in(
+    actors, reader_account
+) -> None:
     get_user_model().objects.create_user("zoe")
     reader_account.is_active = False
     reader_account.save()
@@ -169,7 +173,7 @@ def test_the_list_says_role_state_and_who_has_never_signed_in(actors, reader_acc
     assert "nina" in html
 
 
-def test_a_role_is_given_and_taken_and_the_audit_knows_both(actors, reader_account) -> None:
+def test_granting_and_revoking_a_role_are_both_audited(actors, reader_account) -> None:
     url = reverse("people:role", args=[reader_account.pk])
     create = reverse("topics:create")
 
@@ -184,7 +188,7 @@ def test_a_role_is_given_and_taken_and_the_audit_knows_both(actors, reader_accou
     assert newest.after == {"role": "viewer", "enabled": True}
 
 
-def test_an_operator_who_is_switched_off_is_one_again_afterwards(actors, operator_account) -> None:
+def test_a_disabled_operator_is_an_operator_again_afterwards(actors, operator_account) -> None:
     url = reverse("people:switch", args=[operator_account.pk])
 
     actors.admin.post(url, {"enabled": "off"})
@@ -218,7 +222,7 @@ def test_an_administrator_without_a_password_does_not_count(actors, admin_accoun
     assert account("ada").is_active
 
 
-def test_with_another_one_an_administrator_may_step_back(actors, admin_account) -> None:
+def test_an_administrator_may_step_down_if_there_is_another(actors, admin_account) -> None:
     other = get_user_model().objects.create_user("bob", password=PASSWORD)
     give_role(other, Role.ADMINISTRATOR)
 
@@ -228,7 +232,7 @@ def test_with_another_one_an_administrator_may_step_back(actors, admin_account) 
     assert actors.admin.get(reverse("people:list")).status_code == 403
 
 
-def test_a_removal_counts_what_goes_asks_for_the_name_and_the_audit_keeps_it(
+def test_a_deletion_shows_its_effect_asks_for_the_name_and_is_audited(
     actors, reader_account
 ) -> None:
     SavedQuery.objects.create(owner=reader_account, name="hot", sql="SELECT 1", is_shared=True)
@@ -249,7 +253,7 @@ def test_a_removal_counts_what_goes_asks_for_the_name_and_the_audit_keeps_it(
 ROLE = {"name": "shop", "actions": ["offset.reset"], "topics": "", "groups": "billing\nshop-*"}
 
 
-def test_a_role_is_changed_on_its_page_for_everyone_who_has_it(actors, limited_account) -> None:
+def test_a_role_is_changed_on_its_page_for_all_its_members(actors, limited_account) -> None:
     actors.admin.post(reverse("people:role-create"), ROLE)
     made = CustomRole.objects.get()
     person = reverse("people:role", args=[limited_account.pk])
@@ -268,7 +272,7 @@ def test_a_role_is_changed_on_its_page_for_everyone_who_has_it(actors, limited_a
     assert given.after == {"role": "limited", "enabled": True, "custom_roles": ["shop"]}
 
 
-def test_a_deleted_role_allows_nothing_any_more_and_its_name_was_typed(
+def test_a_deleted_role_grants_nothing_and_its_name_had_to_be_typed(
     actors, limited_account
 ) -> None:
     made = CustomRole.objects.create(name="shop", actions=["offset.reset"], groups=["*"])
@@ -294,7 +298,7 @@ def test_a_deleted_role_allows_nothing_any_more_and_its_name_was_typed(
         ({"groups": " ".join(f"g{each}" for each in range(51))}, "51 names; the limit is 50"),
     ],
 )
-def test_a_role_that_cannot_be_is_refused_in_the_form(wrong, sentence, actors) -> None:
+def test_an_invalid_role_is_rejected_in_the_form(wrong, sentence, actors) -> None:
     answer = actors.admin.post(reverse("people:role-create"), {**ROLE, **wrong})
 
     assert answer.status_code == 422
@@ -302,7 +306,7 @@ def test_a_role_that_cannot_be_is_refused_in_the_form(wrong, sentence, actors) -
     assert not CustomRole.objects.exists()
 
 
-def test_who_is_invited_with_a_role_made_here_has_it(actors) -> None:
+def test_a_user_invited_with_a_custom_role_has_it(actors) -> None:
     made = CustomRole.objects.create(name="shop", actions=["offset.reset"], groups=["*"])
 
     join(link_for(actors.admin, role="limited", custom_roles=str(made.pk)))

@@ -78,9 +78,7 @@ def wanted(task: str = INGEST) -> bool:
     return news.is_wanted(task, {"broker": BROKER}, now_ms())
 
 
-def test_beat_sends_nothing_before_there_is_something_to_do(
-    builder: StoreBuilder, lake: Lake
-) -> None:
+def test_beat_sends_nothing_before_there_is_work(builder: StoreBuilder, lake: Lake) -> None:
     jobs = LakeJobs(lake.place, ArrowWriter)
     first = wanted()
     jobs.ingest(lake.source)
@@ -92,7 +90,7 @@ def test_beat_sends_nothing_before_there_is_something_to_do(
     assert (first, idle, new, wanted()) == (True, False, True, False)
 
 
-def test_an_hour_that_was_sampled_is_news(lake: Lake, tmp_path: Path) -> None:
+def test_a_newly_sampled_hour_is_news(lake: Lake, tmp_path: Path) -> None:
     LakeJobs(lake.place, ArrowWriter).ingest(lake.source)
     folder = tmp_path / "samples"
     folder.mkdir()
@@ -105,7 +103,7 @@ def test_an_hour_that_was_sampled_is_news(lake: Lake, tmp_path: Path) -> None:
     assert (before, wanted()) == (False, True)
 
 
-def test_maintenance_follows_batches_and_the_days(
+def test_maintenance_follows_batches_and_days(
     builder: StoreBuilder, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = LakeJobs(lake.place, ArrowWriter)
@@ -118,7 +116,7 @@ def test_maintenance_follows_batches_and_the_days(
     assert (after_batch, tidy, tomorrow) == (True, False, True)
 
 
-def test_a_lake_that_cannot_go_on_is_left_alone_for_minutes(lake: Lake) -> None:
+def test_a_broken_lake_is_left_alone_for_minutes(lake: Lake) -> None:
     jobs = LakeJobs(lake.place, ArrowWriter)
     jobs.ingest(lake.source)
     StoreBuilder(lake.source.store).put_many(900, ("other",)).write()
@@ -130,7 +128,7 @@ def test_a_lake_that_cannot_go_on_is_left_alone_for_minutes(lake: Lake) -> None:
     assert news.is_wanted(INGEST, {"broker": BROKER}, later)
 
 
-def test_without_a_lake_nothing_of_it_is_sent_and_reports_are(
+def test_without_a_lake_no_lake_jobs_are_sent_but_reports_are(
     settings: Settings, builder: StoreBuilder
 ) -> None:
     settings.TREBUCHET_LAKE = ""
@@ -140,7 +138,7 @@ def test_without_a_lake_nothing_of_it_is_sent_and_reports_are(
     assert pipeline_schedule() == {}
 
 
-def test_each_log_is_ingested_by_the_minute_and_all_go_to_one_queue(
+def test_each_log_is_ingested_every_minute_and_all_use_one_queue(
     settings: Settings, builder: StoreBuilder
 ) -> None:
     settings.TREBUCHET_LAKE_SOURCES = [
@@ -159,7 +157,7 @@ def test_each_log_is_ingested_by_the_minute_and_all_go_to_one_queue(
 
 
 @pytest.mark.usefixtures("fake")
-def test_jobs_of_the_lake_and_reports_share_one_session() -> None:
+def test_lake_jobs_and_reports_share_one_session() -> None:
     ingest.run(BROKER)
     first = session.pid
     maintain.run()
@@ -170,7 +168,7 @@ def test_jobs_of_the_lake_and_reports_share_one_session() -> None:
 
 
 @pytest.mark.usefixtures("fake")
-def test_a_session_ends_with_whoever_started_it() -> None:
+def test_a_session_ends_with_its_starter() -> None:
     """A killed worker can't report anything; the end of the pipe does."""
     code = (
         "import django, os, time; django.setup()\n"
@@ -192,7 +190,7 @@ def test_a_session_ends_with_whoever_started_it() -> None:
         until(lambda: start_ticks(pid) is None, "the session's end")
 
 
-def test_a_program_that_cannot_be_started_is_one_line_of_the_log(
+def test_a_program_that_cannot_be_started_is_one_log_line(
     settings: Settings, builder: StoreBuilder, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.TREBUCHET_ANALYTICS_COMMAND = ["/nonexistent/program"]
@@ -210,7 +208,7 @@ class Clock:
         return self.now
 
 
-def test_a_log_that_is_far_behind_has_one_job_in_the_queue(
+def test_a_log_far_behind_has_one_job_in_the_queue(
     builder: StoreBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
@@ -239,7 +237,7 @@ def test_a_log_that_is_far_behind_has_one_job_in_the_queue(
 
 
 @pytest.mark.parametrize(("is_warm", "limit"), [(True, 900), (False, 60)])
-def test_a_worker_ends_itself_when_nobody_had_a_job_for_long(
+def test_an_idle_worker_ends_itself_after_a_while(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, is_warm: bool, limit: int
 ) -> None:
     clock, signals = Clock(), []
@@ -308,7 +306,7 @@ def redis() -> Iterator[FakeRedis]:
         server.shutdown()
 
 
-def test_the_standby_waits_for_a_job_and_says_that_it_is_there(redis: FakeRedis) -> None:
+def test_the_standby_waits_for_a_job_and_reports_its_presence(redis: FakeRedis) -> None:
     waiting = threading.Thread(
         target=standby.wait_for_job, args=(redis.url,), kwargs={"after_work": False}
     )
@@ -323,7 +321,7 @@ def test_the_standby_waits_for_a_job_and_says_that_it_is_there(redis: FakeRedis)
     assert redis.asked[3][:3] == ["SET", ALIVE_KEY, "standby"]
 
 
-def test_what_a_killed_worker_took_wakes_the_next_once(redis: FakeRedis) -> None:
+def test_jobs_of_a_killed_worker_wake_the_next_one_once(redis: FakeRedis) -> None:
     redis.lengths[UNACKNOWLEDGED_KEY] = 1
 
     standby.wait_for_job(redis.url, after_work=False)
@@ -331,7 +329,7 @@ def test_what_a_killed_worker_took_wakes_the_next_once(redis: FakeRedis) -> None
     assert ["LLEN", QUEUE] not in redis.asked
 
 
-def test_a_redis_that_is_gone_is_waited_for(
+def test_a_missing_redis_is_waited_for(
     redis: FakeRedis, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     waited: list[float] = []
@@ -353,7 +351,7 @@ def test_a_redis_that_is_gone_is_waited_for(
     )
 
 
-def test_the_standby_finds_redis_as_the_console_does(tmp_path: Path) -> None:
+def test_the_standby_finds_redis_like_the_console(tmp_path: Path) -> None:
     secret = tmp_path / "url"
     secret.write_text("redis://:a@b/1\n")
 
@@ -362,7 +360,7 @@ def test_the_standby_finds_redis_as_the_console_does(tmp_path: Path) -> None:
     assert standby.url_of({"TREBUCHET_REDIS_URL_FILE": str(secret)}) == "redis://:a@b/1"
 
 
-def test_a_pipeline_that_waits_takes_less_than_twenty_megabytes(redis: FakeRedis) -> None:
+def test_a_waiting_pipeline_uses_less_than_twenty_megabytes(redis: FakeRedis) -> None:
     environment = {**os.environ, "TREBUCHET_REDIS_URL": redis.url, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         [sys.executable, "-m", "console.data.pipeline.standby"], cwd=ROOT, env=environment
@@ -391,7 +389,7 @@ def javas() -> list[int]:
 
 @pytest.mark.usefixtures("fake")
 @pytest.mark.django_db(transaction=True)
-def test_no_job_is_sent_to_a_program_that_is_about_to_end() -> None:
+def test_no_job_is_sent_to_a_program_that_is_about_to_exit() -> None:
     lost = run_of(topic="ends")
     pid = session.pid
     ingest.run(BROKER)
@@ -403,7 +401,7 @@ def test_no_job_is_sent_to_a_program_that_is_about_to_end() -> None:
 
 @pytest.mark.spark
 @pytest.mark.django_db(transaction=True)
-def test_one_session_ingests_and_reports_and_costs_a_job_when_its_java_dies(
+def test_one_session_ingests_and_reports_and_only_loses_a_job_when_its_java_dies(
     builder: StoreBuilder,
     lake: Lake,
     monkeypatch: pytest.MonkeyPatch,

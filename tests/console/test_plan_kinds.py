@@ -29,7 +29,7 @@ KINDS_OF_PLANS = (
 )
 
 
-def test_a_plan_of_one_kind_is_accepted_by_no_page_of_another(actors, brokers, monkeypatch) -> None:
+def test_a_plan_is_only_accepted_by_the_page_of_its_kind(actors, brokers, monkeypatch) -> None:
     brokers.add_topic("Orders")
     brokers.add_group("billing")
     brokers.put("Orders", 0, 1_000)
@@ -48,7 +48,7 @@ def test_a_plan_of_one_kind_is_accepted_by_no_page_of_another(actors, brokers, m
     assert not Entry.objects.exists()
 
 
-def test_a_form_knows_what_it_was_opened_on_by_its_own_kind_alone() -> None:
+def test_a_form_remembers_its_base_version_only_by_its_own_kind() -> None:
     token = sealed_state({"broker-a": None}, "topic")
 
     assert unsealed_state(token, "topic") == {"broker-a": None}

@@ -65,7 +65,7 @@ def state(response: Any) -> list[tuple[str, str | None, str | None]]:
     ]
 
 
-def test_a_form_that_was_sent_changes_nothing_and_shows_each_value_before_and_after(
+def test_a_submitted_form_only_previews_each_value_before_and_after(
     actors: Actors, orders: FakeBroker
 ) -> None:
     answer = actors.admin.post(EDIT, WIDE | {"perm": 4})
@@ -87,14 +87,14 @@ def test_a_new_topic_is_shown_as_new_on_its_brokers(actors: Actors, brokers: Fak
     assert "Orders" not in brokers.topic_configs
 
 
-def test_what_is_there_already_cannot_be_applied(actors: Actors, orders: FakeBroker) -> None:
+def test_an_existing_entry_cannot_be_applied(actors: Actors, orders: FakeBroker) -> None:
     answer = actors.admin.post(EDIT, new_topic())
 
     assert "No changes" in answer.content.decode()
     assert ">Apply<" not in answer.content.decode()
 
 
-def test_brokers_with_the_same_difference_share_a_part() -> None:
+def test_brokers_with_the_same_difference_share_a_section() -> None:
     old, new = {"perm": 6}, {"perm": 4}
     now: State = {"a": old, "b": new, "c": old}
     wanted: State = {"a": new, "b": new, "c": new}
@@ -104,9 +104,7 @@ def test_brokers_with_the_same_difference_share_a_part() -> None:
     assert [part.brokers for part in plan.parts] == [("a", "c"), ("b",)]
 
 
-def test_a_plan_leads_back_to_the_form_with_what_was_entered(
-    actors: Actors, orders: FakeBroker
-) -> None:
+def test_a_plan_leads_back_to_the_filled_in_form(actors: Actors, orders: FakeBroker) -> None:
     plan = actors.admin.post(EDIT, WIDE)
     entries: dict[str, list[str]] = {}
     for name, value in plan.context["entries"]:
@@ -119,7 +117,7 @@ def test_a_plan_leads_back_to_the_form_with_what_was_entered(
     assert queues(orders) == 4
 
 
-def test_what_somebody_changed_after_the_plan_was_shown_is_not_overwritten(
+def test_a_change_made_after_the_preview_is_not_overwritten(
     actors: Actors, orders: FakeBroker
 ) -> None:
     token = token_on(actors.admin.post(EDIT, WIDE))
@@ -144,7 +142,7 @@ def line_of(response: Any, label: str) -> list[Line]:
     ]
 
 
-def test_a_name_that_was_taken_while_the_plan_was_shown_is_not_overwritten(
+def test_a_name_taken_after_the_preview_is_not_overwritten(
     actors: Actors, brokers: FakeBroker
 ) -> None:
     token = token_on(actors.admin.post(reverse("topics:create"), new_topic()))
@@ -154,7 +152,7 @@ def test_a_name_that_was_taken_while_the_plan_was_shown_is_not_overwritten(
     assert queues(brokers) == 2
 
 
-def test_a_form_with_an_error_remembers_what_it_was_opened_on(
+def test_a_form_with_an_error_remembers_its_base_version(
     actors: Actors, orders: FakeBroker
 ) -> None:
     seen = actors.admin.get(EDIT).context["form"]["seen"].value()
@@ -168,16 +166,14 @@ def test_a_form_with_an_error_remembers_what_it_was_opened_on(
 
 
 @pytest.mark.parametrize("token", ["", "nonsense", signing.dumps({"name": "Orders"}, salt="x")])
-def test_a_plan_that_was_not_made_here_is_refused(
-    token: str, actors: Actors, orders: FakeBroker
-) -> None:
+def test_a_foreign_plan_is_rejected(token: str, actors: Actors, orders: FakeBroker) -> None:
     answer = actors.admin.post(EDIT, {"token": token}, follow=True)
 
     assert "nothing was changed" in answer.content.decode()
     assert queues(orders) == 4
 
 
-def test_a_plan_of_another_topic_is_refused(actors: Actors, orders: FakeBroker) -> None:
+def test_a_plan_of_another_topic_is_rejected(actors: Actors, orders: FakeBroker) -> None:
     orders.add_topic("Other", queue_nums=4)
     token = token_on(actors.admin.post(EDIT, WIDE))
 
@@ -187,7 +183,7 @@ def test_a_plan_of_another_topic_is_refused(actors: Actors, orders: FakeBroker) 
     assert queues(orders) == 4
 
 
-def test_what_the_broker_refuses_is_said_beside_what_is_left_to_do(
+def test_the_brokers_rejections_are_reported_beside_the_remaining_changes(
     actors: Actors, orders: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(config: TopicConfig, broker_names: list[str]) -> None:
@@ -203,7 +199,7 @@ def test_what_the_broker_refuses_is_said_beside_what_is_left_to_do(
     assert last().outcome == "failed"
 
 
-def test_a_change_comes_with_undo_which_restores_the_former_values(
+def test_a_change_offers_undo_which_restores_the_former_values(
     actors: Actors, orders: FakeBroker
 ) -> None:
     applied(actors.admin, EDIT, READ_ONLY)
@@ -236,7 +232,7 @@ def test_looking_at_an_undo_changes_nothing(actors: Actors, orders: FakeBroker) 
     assert orders.topic_configs["Orders"].perm == 6
 
 
-def test_what_somebody_changed_since_is_not_undone(actors: Actors, orders: FakeBroker) -> None:
+def test_a_later_change_by_someone_else_is_not_undone(actors: Actors, orders: FakeBroker) -> None:
     applied(actors.admin, EDIT, WIDE)
     orders.topic_configs["Orders"] = replace(orders.topic_configs["Orders"], write_queue_nums=16)
 
@@ -248,7 +244,7 @@ def test_what_somebody_changed_since_is_not_undone(actors: Actors, orders: FakeB
     assert queues(orders) == 16
 
 
-def test_an_undo_asks_what_the_change_would_ask(actors: Actors, orders: FakeBroker) -> None:
+def test_undo_asks_the_same_questions_as_the_change(actors: Actors, orders: FakeBroker) -> None:
     applied(actors.admin, EDIT, WIDE)
     orders.put("Orders", 7, 1_000)
 
@@ -262,9 +258,7 @@ def test_an_undo_asks_what_the_change_would_ask(actors: Actors, orders: FakeBrok
     assert queues(orders) == 4
 
 
-def test_a_topic_that_was_made_goes_again_while_it_is_empty(
-    actors: Actors, brokers: FakeBroker
-) -> None:
+def test_a_created_topic_is_removed_while_it_is_empty(actors: Actors, brokers: FakeBroker) -> None:
     applied(actors.admin, reverse("topics:create"), new_topic())
     made = last()
     brokers.put("Orders", 0, 1_000)
@@ -279,7 +273,7 @@ def test_a_topic_that_was_made_goes_again_while_it_is_empty(
     assert last().action == "topic.delete"
 
 
-def test_a_deleted_topic_is_made_again_as_it_was(actors: Actors, orders: FakeBroker) -> None:
+def test_a_deleted_topic_is_recreated_with_its_settings(actors: Actors, orders: FakeBroker) -> None:
     before = orders.topic_configs["Orders"]
     actors.admin.post(reverse("topics:delete", args=["Orders"]), {"name": "Orders"})
     assert not orders.topic_configs
@@ -291,7 +285,7 @@ def test_a_deleted_topic_is_made_again_as_it_was(actors: Actors, orders: FakeBro
 
 
 @pytest.mark.parametrize("is_removed", [True, False])
-def test_a_deleted_group_comes_back_with_its_offsets(
+def test_a_deleted_group_returns_with_its_offsets(
     is_removed: bool, actors: Actors, orders: FakeBroker
 ) -> None:
     orders.add_group("billing")
@@ -310,9 +304,7 @@ def test_a_deleted_group_comes_back_with_its_offsets(
     assert orders.offsets == offsets
 
 
-def test_offsets_that_were_committed_since_are_not_put_back(
-    actors: Actors, orders: FakeBroker
-) -> None:
+def test_offsets_committed_since_are_not_reset(actors: Actors, orders: FakeBroker) -> None:
     orders.add_group("billing")
     for queue_id in (0, 1):
         orders.put("Orders", queue_id, *range(9))
@@ -326,7 +318,7 @@ def test_offsets_that_were_committed_since_are_not_put_back(
     assert orders.offsets == {("billing", "Orders", 0): 9, ("billing", "Orders", 1): 4}
 
 
-def test_a_group_that_has_members_by_now_does_not_go(actors: Actors, brokers: FakeBroker) -> None:
+def test_a_group_that_now_has_members_is_not_deleted(actors: Actors, brokers: FakeBroker) -> None:
     brokers.add_group("billing")
     entry = Entry.objects.create(
         action="group.create",
@@ -349,7 +341,7 @@ def test_a_group_that_has_members_by_now_does_not_go(actors: Actors, brokers: Fa
         ("topic.update", {"old": 1}, {BROKER_NAME: asdict(TopicConfig("Orders", 4, 4, 6))}),
     ],
 )
-def test_an_entry_that_says_too_little_undoes_nothing(
+def test_an_entry_with_too_little_data_undoes_nothing(
     action: str, before: object, after: object, actors: Actors, orders: FakeBroker
 ) -> None:
     entry = Entry.objects.create(
@@ -363,7 +355,7 @@ def test_an_entry_that_says_too_little_undoes_nothing(
     assert queues(orders) == 4
 
 
-def test_what_failed_cannot_be_undone(actors: Actors, orders: FakeBroker) -> None:
+def test_a_failed_change_cannot_be_undone(actors: Actors, orders: FakeBroker) -> None:
     entry = Entry.objects.create(
         action="topic.create", subject="Orders", outcome=Entry.Outcome.FAILED
     )

@@ -24,7 +24,7 @@ NIGHT = {"zone": "Asia/Shanghai", "density": "dense", "theme": "dark"}
 AT_MS = int(datetime(2026, 11, 21, 22, 45, 3, tzinfo=UTC).timestamp() * 1000)
 
 
-def test_settings_go_with_the_person_and_not_with_the_browser(actors, brokers) -> None:
+def test_settings_belong_to_the_user_and_not_to_the_browser(actors, brokers) -> None:
     actors.reader.post(OWN, NIGHT)
     actors.reader.cookies.pop("trebuchet_theme")
 
@@ -35,7 +35,7 @@ def test_settings_go_with_the_person_and_not_with_the_browser(actors, brokers) -
     assert 'data-theme="auto" data-density="normal" data-zone=""' in other
 
 
-def test_pages_are_rendered_in_the_zone_of_the_person(actors, brokers) -> None:
+def test_pages_are_rendered_in_the_users_time_zone(actors, brokers) -> None:
     brokers.add_topic("Orders")
     brokers.put("Orders", 0, AT_MS)
     actors.reader.post(OWN, NIGHT)
@@ -48,14 +48,14 @@ def test_pages_are_rendered_in_the_zone_of_the_person(actors, brokers) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"zone": "Moon/Crater"}, {"density": "tight"}, {"theme": "x onload=y"}]
 )
-def test_settings_that_do_not_exist_are_refused(wrong, actors, brokers) -> None:
+def test_unknown_settings_are_rejected(wrong, actors, brokers) -> None:
     html = actors.reader.post(OWN, NIGHT | wrong).content.decode()
 
     assert "field__error" in html
     assert not Preferences.objects.exists()
 
 
-def test_the_switch_of_the_menu_is_kept(actors, brokers) -> None:
+def test_the_menus_state_is_kept(actors, brokers) -> None:
     answer = actors.reader.post(reverse("preferences:theme"), {"theme": "dark"})
 
     assert answer.status_code == 204
@@ -63,7 +63,7 @@ def test_the_switch_of_the_menu_is_kept(actors, brokers) -> None:
     assert actors.reader.post(reverse("preferences:theme"), {"theme": "x"}).status_code == 400
 
 
-def test_people_choose_from_zones_that_are_places() -> None:
+def test_users_choose_from_geographic_time_zones() -> None:
     names = zone_names()
 
     assert names[0] == "UTC"
@@ -72,7 +72,7 @@ def test_people_choose_from_zones_that_are_places() -> None:
 
 
 @pytest.mark.parametrize("value", [None, "", "b&", "c"])
-def test_a_select_of_zones_is_the_one_that_django_makes(value) -> None:
+def test_a_time_zone_select_equals_djangos(value) -> None:
     choices = [("", "none"), ("a", "A <b>"), ("b&", '"B"')]
     given = {"name": "zone", "value": value, "attrs": {"id": "id_zone", "required": True}}
 
@@ -81,13 +81,13 @@ def test_a_select_of_zones_is_the_one_that_django_makes(value) -> None:
     assertHTMLEqual(ours, forms.Select({"data-x": 'a"'}, choices).render(**given))
 
 
-def test_a_zone_that_this_machine_does_not_know_is_utc() -> None:
+def test_an_unknown_time_zone_is_utc() -> None:
     assert zone_named("Moon/Crater") is UTC
     assert zone_named("../etc/passwd") is UTC
     assert zone_named("Europe/Berlin") == ZoneInfo("Europe/Berlin")
 
 
-def test_a_time_is_relative_for_less_than_a_day_and_exact_from_then_on() -> None:
+def test_a_time_is_relative_for_less_than_a_day_and_exact_after_that() -> None:
     day = timedelta(days=1) / timedelta(milliseconds=1)
 
     with timezone.override(UTC):
@@ -99,7 +99,7 @@ def test_a_time_is_relative_for_less_than_a_day_and_exact_from_then_on() -> None
         assert 'title="2026-11-21 22:45:03 UTC"' in ui.moment(AT_MS)
 
 
-def test_a_place_is_kept_once_and_forgotten(actors, brokers) -> None:
+def test_a_place_is_stored_once_and_forgotten(actors, brokers) -> None:
     place = {"address": "/topics/?kind=dlq", "label": "Dead letters"}
 
     assert actors.reader.post(PLACE, place).json() == {"kept": True}
@@ -124,7 +124,7 @@ def test_only_pages_of_this_console_are_places(address, actors, brokers) -> None
     assert not Place.objects.exists()
 
 
-def test_a_person_keeps_a_bounded_number_of_places(actors, reader_account) -> None:
+def test_a_user_has_a_limited_number_of_places(actors, reader_account) -> None:
     Place.objects.bulk_create(
         Place(user=reader_account, kind="view", label="x", address=f"/topics/?page={number}")
         for number in range(PLACES_MAX)

@@ -36,7 +36,7 @@ def test_only_administrators_see_the_button_and_only_for_a_slave(actors, with_sl
     assert refused.status_code == 403
 
 
-def test_a_forced_promotion_is_done_and_audited(actors, with_slave) -> None:
+def test_a_forced_promotion_is_applied_and_audited(actors, with_slave) -> None:
     answer = actors.admin.post(
         reverse(PROMOTE[0], args=PROMOTE[1]), {"name": SLAVE.address, "force": "on"}, follow=True
     )
@@ -48,7 +48,7 @@ def test_a_forced_promotion_is_done_and_audited(actors, with_slave) -> None:
     assert entry.after == {"epoch": 1, "start_offset": "4096", "broker_role": "ASYNC_MASTER"}
 
 
-def test_while_the_master_is_alive_the_broker_refuses(actors, with_slave) -> None:
+def test_the_broker_rejects_it_while_the_master_is_alive(actors, with_slave) -> None:
     answer = actors.admin.post(
         reverse(PROMOTE[0], args=PROMOTE[1]), {"name": SLAVE.address}, follow=True
     )
@@ -57,7 +57,7 @@ def test_while_the_master_is_alive_the_broker_refuses(actors, with_slave) -> Non
     assert Entry.objects.get(action="broker.promote").outcome == "failed"
 
 
-def test_nothing_is_promoted_until_the_address_is_typed(actors, with_slave) -> None:
+def test_a_promotion_needs_the_typed_address(actors, with_slave) -> None:
     answer = actors.admin.post(
         reverse(PROMOTE[0], args=PROMOTE[1]), {"name": "127.0.0.1:1", "force": "on"}, follow=True
     )
@@ -67,9 +67,7 @@ def test_nothing_is_promoted_until_the_address_is_typed(actors, with_slave) -> N
 
 
 @pytest.mark.parametrize("broker_id", [0, 1])
-def test_the_pages_of_a_pair_show_both_and_how_far_the_slave_is(
-    actors, with_slave, broker_id: int
-) -> None:
+def test_a_pairs_pages_show_both_and_the_slaves_delay(actors, with_slave, broker_id: int) -> None:
     page = actors.reader.get(reverse("brokers:detail", args=["broker-a", broker_id]))
 
     content = page.content.decode()
@@ -80,13 +78,13 @@ def test_the_pages_of_a_pair_show_both_and_how_far_the_slave_is(
     assert ("Master&#x27;s HA connections" in content) == (broker_id == 0)
 
 
-def test_a_broker_without_slaves_shows_nothing_of_replication(actors, brokers) -> None:
+def test_a_broker_without_slaves_shows_no_replication(actors, brokers) -> None:
     content = actors.reader.get(reverse("brokers:detail", args=["broker-a", 0])).content.decode()
 
     assert "Replication" not in content
 
 
-def test_a_slave_that_does_not_follow_says_why_on_its_page(actors, with_slave) -> None:
+def test_a_slave_that_does_not_follow_explains_why_on_its_page(actors, with_slave) -> None:
     with_slave.replication[SLAVE.address] = Replication(
         SLAVE, 0, is_master=False, max_offset=4096, reason="no connection to 127.0.0.1:1"
     )

@@ -31,7 +31,7 @@ class Trap:
         return (open, (self._path, "w"))
 
 
-def test_a_trap_catches(tmp_path: Path) -> None:
+def test_a_decoy_is_detected(tmp_path: Path) -> None:
     pickle.loads(pickle.dumps(Trap(tmp_path / "sprung"))).close()
 
     assert (tmp_path / "sprung").exists()
@@ -40,7 +40,7 @@ def test_a_trap_catches(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content_type", ["application/x-python-serialize", "application/x-yaml", "application/json"]
 )
-def test_a_worker_does_not_run_what_was_put_into_its_queue_by_hand(
+def test_a_worker_ignores_tasks_put_into_its_queue_by_hand(
     tmp_path: Path, content_type: str
 ) -> None:
     done: list[str] = []
@@ -77,7 +77,7 @@ def test_a_worker_does_not_run_what_was_put_into_its_queue_by_hand(
     assert not (tmp_path / "sprung").exists()
 
 
-def test_nothing_but_the_queue_is_in_redis() -> None:
+def test_redis_contains_only_the_queue() -> None:
     """So group names, socket messages and results need no protection there."""
     layers = {name: layer["BACKEND"] for name, layer in settings.CHANNEL_LAYERS.items()}
 

@@ -17,7 +17,7 @@ TRIES = 50
 
 
 @pytest.mark.parametrize("kind", ["connection_for_read", "connection_for_write"])
-def test_redis_is_tried_as_often_after_minutes_as_at_first(
+def test_redis_is_retried_as_often_after_minutes_as_at_first(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(functional, "sleep", lambda seconds: None)

@@ -90,7 +90,7 @@ def asked(address: str) -> dict[str, str]:
         ({"topic": "topic"}, -3_600_000, 3_600_000),
     ],
 )
-def test_a_number_leads_to_the_messages_of_its_topic_and_time(
+def test_a_figure_links_to_the_messages_of_its_topic_and_time(
     behind: dict[str, Any], low: int, high: int
 ) -> None:
     of_topic, of_row = links_of(behind)
@@ -105,7 +105,7 @@ def test_a_number_leads_to_the_messages_of_its_topic_and_time(
 
 
 @pytest.mark.django_db
-def test_a_number_may_be_of_a_topic_that_is_named_after_its_group() -> None:
+def test_a_figure_may_belong_to_a_topic_named_after_its_group() -> None:
     of_group, of_row = links_of({"topic": "topic", "first": "time", "prefixes": {"hits": "%DLQ%"}})
 
     assert asked(of_group)["topic"] == asked(of_row)["topic"] == "%DLQ%shop/a b"
@@ -113,7 +113,7 @@ def test_a_number_may_be_of_a_topic_that_is_named_after_its_group() -> None:
 
 
 @pytest.mark.django_db
-def test_a_number_of_a_key_leads_to_the_messages_with_the_key() -> None:
+def test_a_keys_figure_links_to_the_messages_with_the_key() -> None:
     _, of_row = links_of({"topic": "topic", "first": "time", "key": "key"})
 
     assert asked(of_row)["key"] == "k'1"
@@ -124,14 +124,14 @@ def test_a_number_of_a_key_leads_to_the_messages_with_the_key() -> None:
     ("behind", "result"),
     [(None, {}), ({"topic": "topic"}, {"from": None}), ({"topic": "host"}, {})],
 )
-def test_a_number_whose_messages_are_not_known_leads_nowhere(
+def test_a_figure_with_unknown_messages_has_no_link(
     behind: dict[str, Any] | None, result: dict[str, Any]
 ) -> None:
     assert links_of(behind, **result) == []
 
 
 @pytest.mark.django_db
-def test_what_the_log_has_lost_is_asked_of_the_lake_by_those_who_may(settings: Settings) -> None:
+def test_permitted_users_query_the_lake_for_data_the_log_has_lost(settings: Settings) -> None:
     settings.TREBUCHET_LAKE = "/data/lake"
     behind = {"topic": "topic", "first": "time"}
 
@@ -143,7 +143,7 @@ def test_what_the_log_has_lost_is_asked_of_the_lake_by_those_who_may(settings: S
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("is_staff", "log_from"), [(False, MINUTE_MS + 1), (True, MINUTE_MS)])
-def test_others_and_what_the_log_still_has_go_to_the_log(
+def test_others_and_those_still_in_the_log_use_the_log(
     settings: Settings, is_staff: bool, log_from: int
 ) -> None:
     settings.TREBUCHET_LAKE = "/data/lake"
@@ -154,7 +154,7 @@ def test_others_and_what_the_log_still_has_go_to_the_log(
     assert urlsplit(of_row).path == reverse("browse:search")
 
 
-def test_the_query_for_a_link_finds_its_messages_and_no_others() -> None:
+def test_a_links_query_finds_exactly_its_messages() -> None:
     asked = {"topic": "it's", "from": str(MINUTE_MS), "to": str(MINUTE_MS + 500), "key": "k'1"}
     connection = duckdb.connect(":memory:", config={"threads": 1})
     connection.execute("SET TimeZone = 'Asia/Tokyo'")
@@ -184,5 +184,5 @@ def test_the_query_for_a_link_finds_its_messages_and_no_others() -> None:
         {"topic": "a", "from": "1", "to": "999999999999999"},
     ],
 )
-def test_an_address_without_a_topic_and_a_time_is_no_query(asked: dict[str, str]) -> None:
+def test_an_address_without_a_topic_and_a_time_is_not_a_query(asked: dict[str, str]) -> None:
     assert query_of(asked) == ""

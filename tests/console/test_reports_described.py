@@ -68,7 +68,7 @@ def finished_run() -> ReportRun:
     return run
 
 
-def test_no_code_or_template_of_the_console_names_a_report() -> None:
+def test_no_console_code_or_template_names_a_report() -> None:
     names = re.compile(r"traffic|handovers", re.IGNORECASE)
     reports = ROOT / "console" / "data" / "reports"
 
@@ -97,9 +97,7 @@ def test_the_form_has_the_described_parameters(admin: Client) -> None:
     assert 'list="report-topics"' not in text
 
 
-def test_it_starts_with_what_the_form_was_given(
-    admin: Client, queued: list[dict[str, Any]]
-) -> None:
+def test_it_starts_with_the_forms_values(admin: Client, queued: list[dict[str, Any]]) -> None:
     given = {"report": "handovers", "handovers-least": "5", "handovers-group": " fraud-check "}
 
     admin.post(reverse("reports:start"), {**given, "traffic-hours": "6"})
@@ -117,7 +115,7 @@ def test_it_starts_with_what_the_form_was_given(
         ({"report": "gossip"}, "Report: Select a valid choice"),
     ],
 )
-def test_a_value_out_of_range_is_refused_in_a_sentence(
+def test_a_value_out_of_range_is_rejected_with_an_explanation(
     admin: Client, queued: list[dict[str, Any]], given: dict[str, str], sentence: str
 ) -> None:
     page = admin.post(reverse("reports:start"), given, follow=True).content.decode()
@@ -159,7 +157,7 @@ def test_totals_table_and_sums_are_shown_as_described(admin: Client) -> None:
     ]
 
 
-def test_the_chart_is_of_the_described_columns(admin: Client) -> None:
+def test_the_chart_uses_the_described_columns(admin: Client) -> None:
     run = finished_run()
 
     chart = admin.get(reverse("reports:chart", args=[run.pk])).json()
@@ -195,7 +193,7 @@ def test_the_table_of_runs_shows_its_first_totals(admin: Client) -> None:
     assert '2 <small class="unit">Groups affected</small>' in row
 
 
-def test_a_schedule_of_it_has_its_parameters(admin: Client) -> None:
+def test_a_schedule_of_the_report_has_its_parameters(admin: Client) -> None:
     hourly, _ = IntervalSchedule.objects.get_or_create(every=1, period="hours")
     schedule = PeriodicTask.objects.create(
         name="Handovers",
@@ -217,7 +215,7 @@ def test_a_schedule_of_it_has_its_parameters(admin: Client) -> None:
     assert schedules.in_words(schedule) == "every 2 hours"
 
 
-def test_an_old_result_is_shown_as_its_own_time_described_it(
+def test_an_old_result_is_shown_with_its_original_description(
     admin: Client, settings: Settings
 ) -> None:
     run = finished_run()
@@ -241,7 +239,7 @@ def test_an_old_result_is_shown_as_its_own_time_described_it(
         ("raise SystemExit(3)", "working: no reason given."),
     ],
 )
-def test_an_analytics_package_that_does_not_work_is_told_with_a_remedy(
+def test_a_broken_analytics_package_is_reported_with_a_remedy(
     admin: Client, settings: Settings, tmp_path: Path, code: str, sentence: str
 ) -> None:
     (tmp_path / "broken.py").write_text(code + "\n")
@@ -257,7 +255,7 @@ def test_an_analytics_package_that_does_not_work_is_told_with_a_remedy(
     assert not ReportRun.objects.exists()
 
 
-def test_describe_is_asked_once_and_again_when_the_program_has_changed(
+def test_describe_is_queried_once_and_again_after_the_program_changed(
     settings: Settings, tmp_path: Path
 ) -> None:
     counted = tmp_path / "counted.py"
@@ -277,7 +275,7 @@ def test_describe_is_asked_once_and_again_when_the_program_has_changed(
     assert (asked_before, (tmp_path / "asked").read_text()) == ("x", "xx")
 
 
-def test_the_real_program_is_understood(settings: Settings) -> None:
+def test_the_real_program_is_recognized(settings: Settings) -> None:
     settings.TREBUCHET_ANALYTICS_COMMAND = None
 
     found = catalog.reports()

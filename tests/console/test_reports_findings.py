@@ -89,14 +89,14 @@ def page_of(result: dict[str, Any]) -> str:
     return re.sub(r"[ \n]+", " ", answer.content.decode())
 
 
-def test_the_sentence_has_its_figures_with_units_and_no_markup_of_messages() -> None:
+def test_the_summary_has_figures_with_units_and_no_markup_from_messages() -> None:
     page = page_of(RESULT)
 
     (sentence,) = re.findall(r'id="report-finding">([^<]*)</p>', page)
     assert html.unescape(sentence) == "<b>100%</b> has 2.0 KiB, 12.3 % of all, for 1.5 s."
 
 
-def test_the_bars_have_the_length_of_their_value_and_the_others_come_last() -> None:
+def test_bars_have_the_length_of_their_value_and_the_others_come_last() -> None:
     bars = page_of(RESULT).partition('id="report-bars"')[2].partition("</dl>")[0]
 
     assert re.findall(r'value="(\d+)"', bars) == ["1000", "250", "500"]
@@ -104,7 +104,7 @@ def test_the_bars_have_the_length_of_their_value_and_the_others_come_last() -> N
     assert "1.0 KiB" in bars
 
 
-def test_values_lead_to_the_pages_of_what_they_name() -> None:
+def test_values_link_to_the_pages_they_name() -> None:
     page = page_of(RESULT)
 
     assert f'<a href="{reverse("topics:detail", args=["a/b"])}">a/b</a>' in page
@@ -112,7 +112,7 @@ def test_values_lead_to_the_pages_of_what_they_name() -> None:
     assert "&lt;h&gt;" in page
 
 
-def test_totals_are_compared_with_the_period_before() -> None:
+def test_totals_are_compared_with_the_previous_period() -> None:
     shown = ShownRun(run_of(RESULT))
 
     assert [(str(each.before_text), each.change) for each in shown.totals] == [
@@ -127,7 +127,7 @@ def test_totals_are_compared_with_the_period_before() -> None:
     ("now", "before", "change"),
     [("5", "0", ""), ("0", "5", "-100 %"), ("5000", "5", "1000 times as many")],
 )
-def test_a_change_is_said_where_it_has_a_meaning(now: str, before: str, change: str) -> None:
+def test_a_change_is_shown_where_it_matters(now: str, before: str, change: str) -> None:
     result = copy.deepcopy(RESULT)
     result["totals"]["things"] = now
     result["before"]["totals"]["things"] = before
@@ -135,7 +135,7 @@ def test_a_change_is_said_where_it_has_a_meaning(now: str, before: str, change: 
     assert ShownRun(run_of(result)).totals[2].change == change
 
 
-def test_a_log_that_does_not_reach_back_is_not_compared_with_zero() -> None:
+def test_a_log_with_a_short_history_is_not_compared_with_zero() -> None:
     result = {**RESULT, "before": {"from": "1", "to": "2"}}
 
     page = page_of(result)
@@ -156,7 +156,7 @@ def test_a_log_that_does_not_reach_back_is_not_compared_with_zero() -> None:
         {"engine": {"name": "spark", "because": {"text": "%(absent)s", "figures": {}}}},
     ],
 )
-def test_a_result_that_no_page_could_show_is_refused(spoiled: dict[str, Any]) -> None:
+def test_an_undisplayable_result_is_rejected(spoiled: dict[str, Any]) -> None:
     report = catalog.report_of(REPORT)
     results.check(report, RESULT)
 
@@ -167,14 +167,14 @@ def test_a_result_that_no_page_could_show_is_refused(spoiled: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("number", "text"), [(0, "0 ms"), (999, "999 ms"), (1_500, "1.5 s"), (90_000, "1 min 30 s")]
 )
-def test_milliseconds_are_shown_in_a_unit_that_fits(number: int, text: str) -> None:
+def test_milliseconds_are_shown_in_a_suitable_unit(number: int, text: str) -> None:
     assert milliseconds_text(number) == text
 
 
 @pytest.mark.parametrize(
     ("stage", "done", "seconds"), [("reading", 1, 30), ("reading", 0, None), ("comparing", 1, None)]
 )
-def test_the_time_left_follows_from_the_tasks_that_are_done(
+def test_the_remaining_time_follows_from_the_finished_tasks(
     stage: str, done: int, seconds: int | None
 ) -> None:
     run = ReportRun(
@@ -187,7 +187,7 @@ def test_the_time_left_follows_from_the_tasks_that_are_done(
     assert left is None if seconds is None else abs((left or 0) - seconds) < 10
 
 
-def test_the_page_says_which_engine_made_the_result_and_why() -> None:
+def test_the_page_explains_which_engine_made_the_result_and_why() -> None:
     by_spark = {
         "name": "spark",
         "because": {
@@ -225,7 +225,7 @@ def test_the_page_says_which_engine_made_the_result_and_why() -> None:
     assert "Computed from the lake by an earlier version." in earlier
 
 
-def test_a_word_of_ours_is_said_by_its_label_and_a_name_is_left_alone() -> None:
+def test_our_words_are_shown_by_their_label_and_names_are_left_alone() -> None:
     result = copy.deepcopy(RESULT)
     result["report"]["columns"][0] |= {"words": {"a/b": "consumers"}, "link": ""}
 
@@ -246,7 +246,7 @@ SAMPLED: dict[str, Any] = {
 }
 
 
-def test_a_result_of_samples_says_so_and_nothing_of_a_log() -> None:
+def test_a_result_from_samples_names_them_instead_of_a_log() -> None:
     page = page_of({**SAMPLED, "before": {"from": "1", "to": "2"}, "rows": []})
 
     assert "Computed by Spark from the collector's samples" in html.unescape(page)
@@ -261,7 +261,7 @@ def test_a_result_of_samples_says_so_and_nothing_of_a_log() -> None:
     ("is_reading", "said"),
     [(True, "Weight, one point per minute, in your time zone"), (False, "Weight per minute, in")],
 )
-def test_a_chart_of_readings_says_that_its_points_do_not_add_up(
+def test_a_chart_of_readings_explains_that_its_points_do_not_add_up(
     is_reading: bool, said: str
 ) -> None:
     chart = {"time": "at", "value": "weight", "series": "topic", "step_seconds": 60, "label": "x"}
@@ -281,7 +281,7 @@ def test_a_chart_of_readings_says_that_its_points_do_not_add_up(
     assert found["series"][0]["values"] == [1, None]
 
 
-def test_a_picture_that_lacks_letters_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_with_missing_glyphs_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rasters, "is_font_missing", lambda _: True)
     lacking = page_of(RESULT)
     monkeypatch.setattr(rasters, "is_font_missing", lambda _: False)
@@ -290,7 +290,7 @@ def test_a_picture_that_lacks_letters_names_the_package(monkeypatch: pytest.Monk
     assert fonts.PACKAGE not in page_of(RESULT)
 
 
-def test_a_report_of_samples_says_on_its_card_that_it_lacks_a_lake(settings: Settings) -> None:
+def test_a_samples_report_shows_on_its_card_that_it_has_no_lake(settings: Settings) -> None:
     of_samples = catalog.report_of({**REPORT, "reads_samples": True})
     settings.TREBUCHET_LAKE = ""
 
@@ -302,7 +302,7 @@ def test_a_report_of_samples_says_on_its_card_that_it_lacks_a_lake(settings: Set
     assert presenting.lake_problems(of_samples) == []
 
 
-def test_a_column_that_is_not_shown_is_in_the_csv_and_a_missing_value_is_said() -> None:
+def test_a_hidden_column_is_in_the_csv_and_a_missing_value_is_marked() -> None:
     result = copy.deepcopy(RESULT)
     result["report"]["columns"][2] |= {"is_shown": False}
     result["report"]["columns"][3] |= {"missing": "not at this rate"}

@@ -104,7 +104,7 @@ PAGES = ("reports:list", "reports:runs", "reports:health")
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_stranger_is_sent_to_sign_in(name: str) -> None:
+def test_a_stranger_is_redirected_to_sign_in(name: str) -> None:
     assert Client().get(reverse(name)).status_code == 302
 
 
@@ -150,7 +150,7 @@ def test_a_csv_cell_is_never_a_formula(reader: Client, finished: ReportRun) -> N
     assert "attachment" in answer["Content-Disposition"]
 
 
-def test_the_chart_can_be_taken_as_a_picture(reader: Client, finished: ReportRun) -> None:
+def test_the_chart_can_be_downloaded_as_a_picture(reader: Client, finished: ReportRun) -> None:
     address = reverse("reports:png", args=[finished.pk])
     page = reader.get(reverse("reports:run", args=[finished.pk])).content.decode()
 
@@ -195,7 +195,7 @@ def test_starting_a_report_puts_it_in_the_queue(
 
 
 @pytest.mark.usefixtures("all_is_well")
-def test_a_report_about_a_topic_that_never_was_is_refused(
+def test_a_report_about_a_nonexistent_topic_is_rejected(
     admin: Client, schedule: PeriodicTask, brokers: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks.run_report, "apply_async", lambda **_: None)
@@ -220,7 +220,7 @@ def test_a_report_about_a_topic_that_never_was_is_refused(
 
 
 @pytest.mark.parametrize("name", ["start", "cancel", "schedule-switch", "schedule"])
-def test_a_reader_changes_nothing(
+def test_a_read_only_user_changes_nothing(
     reader: Client, name: str, finished: ReportRun, schedule: PeriodicTask
 ) -> None:
     arguments = {
@@ -233,7 +233,7 @@ def test_a_reader_changes_nothing(
     assert reader.post(reverse(f"reports:{name}", args=arguments)).status_code == 403
 
 
-def test_without_redis_the_page_says_so_in_a_sentence_and_starts_nothing(
+def test_without_redis_the_page_explains_it_and_starts_nothing(
     admin: Client, settings: Settings
 ) -> None:
     with socket.socket() as closed:
@@ -249,7 +249,7 @@ def test_without_redis_the_page_says_so_in_a_sentence_and_starts_nothing(
     assert not ReportRun.objects.exists()
 
 
-def test_a_redis_that_goes_between_check_and_queue_fails_the_run(
+def test_a_redis_lost_between_check_and_queue_fails_the_run(
     admin: Client, monkeypatch: pytest.MonkeyPatch, all_is_well: None
 ) -> None:
     def refuse(**_: Any) -> None:
@@ -262,7 +262,7 @@ def test_a_redis_that_goes_between_check_and_queue_fails_the_run(
     assert "Couldn't queue the report" in ReportRun.objects.get().failure
 
 
-def test_an_unmet_need_is_told_with_the_command(
+def test_an_unmet_requirement_is_reported_with_the_command(
     reader: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "redis_responds", lambda _: True)
@@ -275,7 +275,7 @@ def test_an_unmet_need_is_told_with_the_command(
     assert "<code>delphi --ask</code>" in page
 
 
-def test_a_missing_worker_is_told(reader: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_worker_is_reported(reader: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "redis_responds", lambda _: True)
     monkeypatch.setattr(health, "pipeline_responds", lambda: False)
     monkeypatch.setenv("ORACLE", "1")
@@ -306,7 +306,7 @@ def test_the_progress_fragment_reloads_the_page_once_the_run_has_ended(
     assert ended.headers["HX-Refresh"] == "true"
 
 
-def test_cancelling_a_waiting_run_takes_it_out_of_the_queue(admin: Client) -> None:
+def test_cancelling_a_waiting_run_removes_it_from_the_queue(admin: Client) -> None:
     run = ReportRun.objects.create(report="traffic")
 
     admin.post(reverse("reports:cancel", args=[run.pk]))
@@ -315,7 +315,7 @@ def test_cancelling_a_waiting_run_takes_it_out_of_the_queue(admin: Client) -> No
     assert run.state == RunState.CANCELLED
 
 
-def test_cancelling_a_working_run_asks_its_worker(admin: Client) -> None:
+def test_cancelling_an_active_run_notifies_its_worker(admin: Client) -> None:
     run = ReportRun.objects.create(
         report="traffic", state=RunState.RUNNING, heartbeat_at=timezone.now()
     )
@@ -344,7 +344,7 @@ def test_a_schedule_is_changed_to_an_interval_and_back(
 
 
 @pytest.mark.parametrize("cron", ["", "* * *", "61 * * * *", "a * * * *", "0 0 0 * *"])
-def test_a_cron_expression_that_makes_no_sense_is_refused(
+def test_an_invalid_cron_expression_is_rejected(
     admin: Client, schedule: PeriodicTask, cron: str
 ) -> None:
     answer = admin.post(
@@ -355,7 +355,7 @@ def test_a_cron_expression_that_makes_no_sense_is_refused(
     assert "field__error" in answer.content.decode()
 
 
-def test_a_schedule_is_switched_off_and_on(admin: Client, schedule: PeriodicTask) -> None:
+def test_a_schedule_can_be_switched_off_and_on(admin: Client, schedule: PeriodicTask) -> None:
     address = reverse("reports:schedule-switch", args=[schedule.pk])
 
     admin.post(address, {"enabled": "off"})
@@ -366,14 +366,14 @@ def test_a_schedule_is_switched_off_and_on(admin: Client, schedule: PeriodicTask
     assert schedule.enabled
 
 
-def test_celery_takes_json_only_and_no_results() -> None:
+def test_celery_accepts_only_json_and_stores_no_results() -> None:
     assert app.conf.accept_content == ["json"]
     assert app.conf.task_serializer == app.conf.result_serializer == "json"
     assert app.conf.result_backend is None
     assert app.conf.timezone == "UTC"
 
 
-def test_a_unix_socket_is_spelled_as_celery_wants_it() -> None:
+def test_a_unix_sockets_url_has_celerys_form() -> None:
     assert celery_url("unix:///run/redis.sock?db=1") == "redis+socket:///run/redis.sock?db=1"
     assert health.redis_address("unix:///run/redis.sock") == "/run/redis.sock"
 
@@ -389,5 +389,5 @@ def test_a_unix_socket_is_spelled_as_celery_wants_it() -> None:
         (5, "per 5 seconds"),
     ],
 )
-def test_a_step_of_a_chart_is_told_in_words(seconds: int, words: str) -> None:
+def test_a_charts_step_is_described_in_words(seconds: int, words: str) -> None:
     assert views.per_step(seconds) == words

@@ -60,7 +60,7 @@ def perform(topic: str = "orders") -> ReportRun:
     return run
 
 
-def test_a_run_ends_done_with_its_rows_and_totals() -> None:
+def test_a_run_is_done_with_its_rows_and_totals() -> None:
     run = perform()
 
     assert run.state == RunState.DONE
@@ -79,7 +79,7 @@ def test_the_output_directory_is_removed_afterwards(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", [RunState.STARTING, RunState.DONE], ids=["taken", "ended"])
-def test_a_database_that_is_locked_is_waited_for_with_what_must_not_be_lost(
+def test_a_locked_database_is_waited_for_when_data_must_not_be_lost(
     monkeypatch: pytest.MonkeyPatch, state: RunState
 ) -> None:
     failed = has_locked(monkeypatch, state, times=3)
@@ -89,7 +89,7 @@ def test_a_database_that_is_locked_is_waited_for_with_what_must_not_be_lost(
     assert failed == [state] * 3
 
 
-def test_a_program_goes_on_while_the_database_is_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_continues_while_the_database_is_locked(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = has_locked(monkeypatch, RunState.RUNNING, times=3, cancel=True)
     monkeypatch.setattr(runner, "HEARTBEAT_S", 0.0)
     monkeypatch.setattr(runner, "CANCEL_POLL_S", 0.0)
@@ -120,7 +120,9 @@ def has_locked(
     return failed
 
 
-def test_what_waits_for_the_database_gives_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_waiting_for_the_database_give_up_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(runner, "DATABASE_SECONDS_MAX", 0.0)
 
     def fails() -> None:
@@ -130,7 +132,7 @@ def test_what_waits_for_the_database_gives_up_in_the_end(monkeypatch: pytest.Mon
         runner.persistently(fails)
 
 
-def test_a_program_that_says_why_it_failed_is_quoted() -> None:
+def test_a_failing_programs_reason_is_quoted() -> None:
     run = perform("fails")
 
     assert (run.state, run.failure) == (RunState.FAILED, "The store directory is empty.")
@@ -145,7 +147,7 @@ def test_a_program_that_crashes_fails_with_the_end_of_its_log() -> None:
     assert perform().state == RunState.DONE
 
 
-def test_a_result_that_is_not_what_was_agreed_fails_the_run() -> None:
+def test_a_result_of_an_unexpected_form_fails_the_run() -> None:
     run = perform("broken")
 
     assert run.state == RunState.FAILED
@@ -161,7 +163,7 @@ def test_a_program_that_cannot_be_started_fails_the_run(settings: Settings) -> N
     assert "start the analytics program /nonexistent/program: No such file" in run.failure
 
 
-def test_a_long_result_is_cut_and_says_so() -> None:
+def test_a_long_result_is_truncated_and_marked() -> None:
     run = perform("many")
 
     assert run.result is not None
@@ -179,7 +181,7 @@ def test_the_log_is_bounded() -> None:
     assert "line 0\n" not in run.log_tail
 
 
-def test_a_run_is_performed_once_however_often_it_is_delivered() -> None:
+def test_a_run_is_executed_once_however_often_it_is_delivered() -> None:
     run = perform()
     finished = run.finished_at
 
@@ -189,7 +191,7 @@ def test_a_run_is_performed_once_however_often_it_is_delivered() -> None:
     assert (run.state, run.finished_at) == (RunState.DONE, finished)
 
 
-def test_a_run_that_is_gone_does_no_harm() -> None:
+def test_a_deleted_run_does_no_harm() -> None:
     tasks.run_report.run(4711)
 
 
@@ -204,7 +206,7 @@ def hanging(tmp_path: Path, topic: str = "hangs") -> tuple[ReportRun, threading.
 
 
 @pytest.mark.django_db(transaction=True)
-def test_cancelling_ends_the_job_and_leaves_the_session_to_the_next(tmp_path: Path) -> None:
+def test_cancelling_ends_the_job_and_leaves_the_session_for_the_next(tmp_path: Path) -> None:
     run, thread, pid = hanging(tmp_path)
 
     ReportRun.objects.filter(pk=run.pk).update(cancel_requested=True)
@@ -220,7 +222,7 @@ def test_cancelling_ends_the_job_and_leaves_the_session_to_the_next(tmp_path: Pa
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_program_that_does_not_heed_its_end_is_killed_within_three_seconds(
+def test_a_program_that_ignores_its_termination_is_killed_within_three_seconds(
     tmp_path: Path,
 ) -> None:
     run, thread, pid = hanging(tmp_path, "stubborn")
@@ -235,7 +237,7 @@ def test_a_program_that_does_not_heed_its_end_is_killed_within_three_seconds(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_that_shuts_down_ends_its_runs_with_a_sentence(tmp_path: Path) -> None:
+def test_a_worker_that_shuts_down_ends_its_runs_with_an_explanation(tmp_path: Path) -> None:
     run, thread, pid = hanging(tmp_path)
 
     tasks.on_worker_shutting_down(sender="test")
@@ -246,7 +248,7 @@ def test_a_worker_that_shuts_down_ends_its_runs_with_a_sentence(tmp_path: Path) 
     assert session.pid == pid
 
 
-def test_a_run_whose_worker_died_is_shown_and_written_down_as_failed() -> None:
+def test_a_run_whose_worker_died_is_shown_and_recorded_as_failed() -> None:
     long_ago = timezone.now() - timedelta(seconds=LOST_AFTER_S + 1)
     run = ReportRun.objects.create(
         report="traffic", state=RunState.RUNNING, started_at=long_ago, heartbeat_at=long_ago
@@ -260,7 +262,7 @@ def test_a_run_whose_worker_died_is_shown_and_written_down_as_failed() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_that_comes_back_fails_what_it_was_killed_over(tmp_path: Path) -> None:
+def test_a_returning_worker_fails_the_job_it_was_killed_on(tmp_path: Path) -> None:
     """The row, the program and the output of its run are cleaned up without a visitor."""
     run, thread, pid = hanging(tmp_path)
     output = tmp_path / "reports" / f"run-{run.pk}"
@@ -277,7 +279,7 @@ def test_a_worker_that_comes_back_fails_what_it_was_killed_over(tmp_path: Path) 
     assert not output.exists()
 
 
-def test_what_a_killed_worker_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_only_a_killed_workers_leftovers_are_removed(tmp_path: Path) -> None:
     working = ReportRun.objects.create(
         report="traffic", state=RunState.RUNNING, heartbeat_at=timezone.now()
     )
@@ -312,7 +314,7 @@ def test_the_program_is_told_where_the_log_and_the_lake_are(settings: Settings) 
     assert where in run.log_tail
 
 
-def test_a_run_that_no_worker_takes_within_an_hour_has_failed() -> None:
+def test_a_run_that_no_worker_accepts_within_an_hour_has_failed() -> None:
     run = ReportRun.objects.create(
         report="traffic", created_at=timezone.now() - timedelta(seconds=QUEUED_SECONDS_MAX + 1)
     )
@@ -332,7 +334,7 @@ def test_a_run_with_a_heartbeat_is_left_alone() -> None:
     assert run.shown_state == RunState.RUNNING
 
 
-def test_a_process_is_told_from_a_later_one_with_its_pid() -> None:
+def test_a_process_is_distinguished_from_a_later_one_with_its_pid() -> None:
     ours = identity(1)
 
     assert is_running(ours)
@@ -375,7 +377,7 @@ def test_a_slot_runs_once() -> None:
     assert all(run.state == RunState.DONE for run in runs)
 
 
-def test_a_slot_is_passed_over_while_the_last_run_works() -> None:
+def test_a_slot_is_skipped_while_the_last_run_is_active() -> None:
     schedule = default_schedule()
     ReportRun.objects.create(
         report="traffic", schedule=schedule, state=RunState.RUNNING, heartbeat_at=timezone.now()
@@ -405,7 +407,7 @@ def test_next_runs_follow_the_schedule() -> None:
         ("30 6 * * 1-5", "at 06:30, monday through friday (UTC)"),
     ],
 )
-def test_a_schedule_is_told_in_words(cron: str, words: str) -> None:
+def test_a_schedule_is_described_in_words(cron: str, words: str) -> None:
     schedule = default_schedule()
 
     schedules.set_cron(schedule, cron)
@@ -422,7 +424,7 @@ def test_parameters_are_options_in_the_order_of_the_description() -> None:
     assert command[-4:] == ["--hours", "2", "--topic", "orders"]
 
 
-def test_a_run_of_a_report_that_is_gone_says_so() -> None:
+def test_a_reports_deleted_run_is_explained() -> None:
     run = ReportRun.objects.create(report="yesterdays", parameters={})
 
     tasks.perform(run, worker="test")
@@ -445,11 +447,11 @@ def test_a_run_of_a_report_that_is_gone_says_so() -> None:
         (b'{"event":"new"}', None),
     ],
 )
-def test_a_line_is_an_event_or_log(line: bytes, event: Any) -> None:
+def test_a_line_is_an_event_or_a_log_line(line: bytes, event: Any) -> None:
     assert progress.parse(line) == event
 
 
-def test_a_result_from_before_results_described_themselves_is_brought_along() -> None:
+def test_a_result_from_before_self_description_is_migrated() -> None:
     migration = importlib.import_module(
         "console.data.reports.migrations.0003_results_describe_themselves"
     )
@@ -485,7 +487,7 @@ def test_a_result_from_before_results_described_themselves_is_brought_along() ->
     }
 
 
-def test_a_run_that_cannot_be_marked_as_lost_keeps_no_other_from_it(monkeypatch) -> None:
+def test_a_run_that_cannot_be_marked_as_lost_does_not_affect_others(monkeypatch) -> None:
     long_ago = timezone.now() - timedelta(seconds=LOST_AFTER_S + 1)
     runs = [
         ReportRun.objects.create(

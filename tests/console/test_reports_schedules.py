@@ -71,7 +71,7 @@ def make(client: Client, **given: str) -> Any:
     return client.post(reverse("reports:schedule-new", args=["traffic"]), NEW | given)
 
 
-def test_a_schedule_is_made_in_the_zone_of_a_person(admin: Client) -> None:
+def test_a_schedule_is_created_in_the_users_time_zone(admin: Client) -> None:
     assert make(admin).status_code == 302
 
     (schedule,) = schedules.all_schedules()
@@ -100,7 +100,7 @@ def test_a_schedule_is_made_in_the_zone_of_a_person(admin: Client) -> None:
         ({"traffic-hours": "7"}, "Select a valid choice"),
     ],
 )
-def test_a_schedule_that_makes_no_sense_is_refused_in_a_sentence(
+def test_an_invalid_schedule_is_rejected_with_an_explanation(
     admin: Client, given: dict[str, str], sentence: str
 ) -> None:
     PeriodicTask.objects.create(
@@ -114,14 +114,14 @@ def test_a_schedule_that_makes_no_sense_is_refused_in_a_sentence(
     assert not schedules.all_schedules()
 
 
-def test_a_report_that_is_not_there_has_no_schedule(admin: Client) -> None:
+def test_a_missing_report_has_no_schedule(admin: Client) -> None:
     address = reverse("reports:schedule-new", args=["gossip"])
 
     assert admin.get(address).status_code == 404
 
 
 @pytest.mark.parametrize("method", ["get", "post"])
-def test_a_reader_makes_and_deletes_none(method: str) -> None:
+def test_a_read_only_user_creates_and_deletes_none(method: str) -> None:
     reader = Client()
     reader.force_login(get_user_model().objects.create_user("reader"))
     schedule = cron_of("0 6 * * *")
@@ -155,7 +155,7 @@ def test_a_schedule_is_shown_with_its_next_five_times_and_deleted(admin: Client)
     assert run.schedule is None
 
 
-def test_a_zone_with_an_old_name_stays_chosen_until_somebody_chooses_another() -> None:
+def test_a_time_zone_with_an_old_name_stays_until_another_is_chosen() -> None:
     old = ScheduleForm(initial={"timezone": "US/Eastern"})
     new = ScheduleForm(initial={"timezone": "UTC"})
 
@@ -163,7 +163,7 @@ def test_a_zone_with_an_old_name_stays_chosen_until_somebody_chooses_another() -
     assert "US/Eastern" not in str(new["timezone"])
 
 
-def test_the_same_time_has_one_slot_however_late_it_is_taken() -> None:
+def test_the_same_time_has_one_slot_however_late_it_runs() -> None:
     schedule = cron_of("30 6 * * *", BERLIN)
     due = datetime(2026, 11, 20, 5, 30, tzinfo=UTC)
 
@@ -173,14 +173,14 @@ def test_the_same_time_has_one_slot_however_late_it_is_taken() -> None:
     assert schedules.slot(schedule, due - timedelta(seconds=1)) not in slots
 
 
-def test_a_time_that_the_clocks_bring_twice_has_one_slot() -> None:
+def test_a_time_that_clocks_repeat_has_one_slot() -> None:
     schedule = cron_of("30 2 * * *", BERLIN)
     first = datetime(2026, 10, 25, 0, 30, 5, tzinfo=UTC)
 
     assert schedules.slot(schedule, first) == schedules.slot(schedule, first + timedelta(hours=1))
 
 
-def test_each_hour_has_a_slot_of_its_own_when_the_clocks_change() -> None:
+def test_each_hour_has_its_own_slot_when_the_clocks_change() -> None:
     schedule = cron_of("0 * * * *", BERLIN)
     midnight = datetime(2026, 10, 24, 22, 0, 5, tzinfo=UTC)
 
@@ -200,7 +200,7 @@ def test_the_last_time_is_found_however_long_ago_it_is(text: str, due: str) -> N
 
 
 @pytest.mark.parametrize(("catch_up", "runs"), [(True, 1), (False, 0)])
-def test_a_time_that_was_missed_is_caught_up_where_the_schedule_says_so(
+def test_a_missed_time_is_caught_up_if_the_schedule_says_so(
     monkeypatch: pytest.MonkeyPatch, catch_up: bool, runs: int
 ) -> None:
     schedule = cron_of("0 6 * * *", catch_up=catch_up)
@@ -228,7 +228,7 @@ def lost_run(schedule: PeriodicTask, failure: str = LOST_SENTENCE, **fields: Any
 
 
 @pytest.mark.parametrize("failure", [LOST_SENTENCE, tasks.STOPPED_SENTENCE])
-def test_a_scheduled_run_whose_worker_ended_is_run_again_once(
+def test_a_scheduled_run_whose_worker_died_is_repeated_once(
     monkeypatch: pytest.MonkeyPatch, failure: str
 ) -> None:
     queued: list[int] = []
@@ -248,7 +248,7 @@ def test_a_scheduled_run_whose_worker_ended_is_run_again_once(
     assert tasks.requeue_lost_runs() == 0
 
 
-def test_what_failed_otherwise_or_nobody_wants_any_more_is_not_run_again() -> None:
+def test_other_failures_and_cancelled_runs_are_not_repeated() -> None:
     schedule = cron_of("0 6 * * *")
     lost_run(schedule, "There is no lake.")
     off = cron_of("0 7 * * *")
@@ -264,7 +264,7 @@ def test_what_failed_otherwise_or_nobody_wants_any_more_is_not_run_again() -> No
     assert tasks.requeue_lost_runs() == 0
 
 
-def test_what_a_second_run_found_is_sent_as_that_of_the_first(
+def test_a_second_runs_findings_are_sent_as_the_firsts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     room = Channel.objects.create(name="room", kind="slack", url="https://example.com/x")
@@ -279,7 +279,7 @@ def test_what_a_second_run_found_is_sent_as_that_of_the_first(
     assert Message.objects.get().content["status"] == "result"
 
 
-def test_a_result_is_sent_with_its_sentence_table_and_picture() -> None:
+def test_a_result_is_sent_with_its_summary_table_and_picture() -> None:
     room = Channel.objects.create(name="room", kind="slack", url="https://example.com/x")
     schedule = cron_of("0 6 * * *", channels=[room.pk, 99])
 
@@ -304,7 +304,7 @@ def test_a_result_is_sent_with_its_sentence_table_and_picture() -> None:
     assert title == "Traffic by topic and minute"
 
 
-def test_the_parquet_file_of_a_run_is_kept_and_the_oldest_go(
+def test_a_runs_parquet_file_is_kept_and_the_oldest_are_removed(
     admin: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "PARQUET_KEPT", 2)
@@ -324,13 +324,13 @@ def test_the_parquet_file_of_a_run_is_kept_and_the_oldest_go(
     assert f"traffic-{runs[2].pk}.parquet" in answers[2]["Content-Disposition"]
 
 
-def test_a_parquet_file_that_cannot_be_kept_loses_no_result(tmp_path: Path) -> None:
+def test_an_unstorable_parquet_file_loses_no_result(tmp_path: Path) -> None:
     runner.keep_parquet(1, tmp_path / "absent")
 
     assert not runner.parquet_path(1).exists()
 
 
-def test_the_list_says_what_can_be_asked_and_when_it_was_last(admin: Client) -> None:
+def test_the_list_shows_available_reports_and_their_last_run(admin: Client) -> None:
     last = ReportRun.objects.create(report="traffic", state=RunState.FAILED)
 
     page = admin.get(reverse("reports:list")).content.decode()

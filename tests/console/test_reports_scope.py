@@ -22,13 +22,13 @@ def page(actors) -> str:
     return " ".join(actors.reader.get(reverse("reports:list")).text.split())
 
 
-def test_the_masters_that_reports_leave_out_are_named(actors, brokers) -> None:
+def test_the_masters_missing_in_reports_are_named(actors, brokers) -> None:
     brokers.strangers = [BrokerNode("DefaultCluster", "broker-b", 0, "10.0.0.66:10911")]
 
     assert "cover only broker-a, not broker-b" in page(actors)
 
 
-def test_without_a_name_of_the_first_all_masters_are_named(
+def test_without_a_name_for_the_first_all_masters_are_named(
     actors, brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TREBUCHET_LAKE_BROKER")
@@ -37,13 +37,13 @@ def test_without_a_name_of_the_first_all_masters_are_named(
     assert "cover only one broker; there are broker-a, broker-b" in page(actors)
 
 
-def test_one_master_with_its_slaves_is_all_there_is(actors, brokers) -> None:
+def test_one_master_with_its_slaves_makes_the_cluster(actors, brokers) -> None:
     brokers.slaves = [BrokerNode("DefaultCluster", "broker-a", 1, "10.0.0.66:10911")]
 
     assert "Reports on the message log cover" not in page(actors)
 
 
-def test_without_a_name_server_nothing_is_said_of_masters(actors, brokers) -> None:
+def test_without_a_name_server_nothing_is_reported_about_masters(actors, brokers) -> None:
     brokers.fails = NameServerDownError(["127.0.0.1:9876"], "refused")
 
     assert "Reports on the message log cover" not in page(actors)

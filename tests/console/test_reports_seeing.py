@@ -137,7 +137,7 @@ def told_by(program: Program, run: ReportRun) -> dict[str, bytes]:
     return found
 
 
-def test_who_may_see_no_messages_learns_no_key(limited, limited_account, run) -> None:
+def test_a_user_without_message_permission_learns_no_key(limited, limited_account, run) -> None:
     pages = shown_by(limited, run)
     operations = told_by(Program(limited_account, every_scope()), run)
 
@@ -149,7 +149,7 @@ def test_who_may_see_no_messages_learns_no_key(limited, limited_account, run) ->
     assert pages["reports:csv"].splitlines()[1].startswith(b"Orders,,7,")
 
 
-def test_who_may_see_a_topic_s_messages_learns_its_keys_alone(
+def test_only_users_who_may_see_a_topics_messages_learn_its_keys(
     limited, limited_account, run
 ) -> None:
     allow(limited_account, ["Mine"], "message.see")
@@ -162,7 +162,7 @@ def test_who_may_see_a_topic_s_messages_learns_its_keys_alone(
     }
 
 
-def test_a_token_without_the_scope_of_messages_learns_no_key(admin_account, run) -> None:
+def test_a_token_without_the_messages_scope_sees_no_key(admin_account, run) -> None:
     bare = told_by(Program(admin_account, ["reports:read"]), run)
     both = told_by(Program(admin_account, ["reports:read", "messages:read"]), run)
 
@@ -189,7 +189,7 @@ def test_a_viewer_sees_all_of_it(actors, run) -> None:
         (["Mine"], {"topic": "Mine"}, 200),
     ],
 )
-def test_running_and_scheduling_it_takes_the_right_to_see(
+def test_running_and_scheduling_it_needs_permission_to_see_it(
     topics, parameters, status, limited_account, brokers, run
 ) -> None:
     for name in ("Orders", "Mine"):
@@ -206,7 +206,7 @@ def test_running_and_scheduling_it_takes_the_right_to_see(
     assert ReportRun.objects.exclude(pk=run.pk).exists() is (status == 200)
 
 
-def test_a_schedule_is_not_turned_to_topics_that_its_editor_may_not_see(
+def test_a_schedule_cannot_be_switched_to_topics_hidden_from_its_editor(
     admin_account, limited_account, brokers, run
 ) -> None:
     brokers.add_topic("Orders")

@@ -98,7 +98,7 @@ ASKED = [
 
 
 @pytest.mark.parametrize(("name", "parameters"), ASKED, ids=[name for name, _ in ASKED])
-def test_each_role_may_what_those_before_it_may_and_posts_what_is_its(
+def test_each_role_includes_the_previous_ones_permissions_and_posts_its_own(
     name, parameters, actors, limited
 ) -> None:
     url = url_of(name, parameters)
@@ -137,7 +137,7 @@ CHANGED = {**BY_ACTION, **BY_RARER_ACTION}
 
 
 @pytest.mark.parametrize("name", sorted(CHANGED))
-def test_a_role_made_here_changes_what_its_patterns_name_and_nothing_else(
+def test_a_custom_role_changes_only_what_its_patterns_match(
     name, actors, limited, limited_account, world
 ) -> None:
     url = world.get(name) or url_of(name, dict(ALL)[name])
@@ -158,7 +158,7 @@ def test_a_role_made_here_changes_what_its_patterns_name_and_nothing_else(
 
 
 @pytest.mark.parametrize("action", [Action.SEE, Action.TOPIC])
-def test_an_action_alone_allows_nothing_that_takes_another(
+def test_an_action_grants_nothing_that_needs_another_one(
     action, actors, limited, limited_account, world
 ) -> None:
     role_of_mine(limited_account, "*", "*")
@@ -174,7 +174,7 @@ def test_an_action_alone_allows_nothing_that_takes_another(
     assert done == []
 
 
-def test_bodies_are_read_by_whom_a_role_lets_on_its_topics_alone(
+def test_bodies_are_visible_only_with_a_role_for_their_topics(
     actors, limited, limited_account, brokers
 ) -> None:
     for topic in ("Orders", "Mine"):
@@ -205,7 +205,7 @@ def test_bodies_are_read_by_whom_a_role_lets_on_its_topics_alone(
     assert b"you need a role that can read bodies" in answer.content
 
 
-def test_a_replay_to_their_own_topics_takes_the_right_to_send_there(
+def test_a_replay_to_their_own_topics_needs_permission_to_send_there(
     actors, limited, limited_account, brokers
 ) -> None:
     brokers.add_topic("Orders")
@@ -221,7 +221,7 @@ def test_a_replay_to_their_own_topics_takes_the_right_to_send_there(
     assert (to_group.status_code, to_topic.status_code) == (200, 403)
 
 
-def test_who_is_refused_reads_which_role_it_takes(actors, brokers) -> None:
+def test_a_rejected_user_sees_the_required_role(actors, brokers) -> None:
     brokers.add_topic("Orders")
 
     topic = actors.reader.get(url_of("topics:create", []))
@@ -231,7 +231,7 @@ def test_who_is_refused_reads_which_role_it_takes(actors, brokers) -> None:
     assert "You need the role administrator." in people.content.decode()
 
 
-def test_the_frame_shows_the_role_and_what_it_may(actors) -> None:
+def test_the_frame_shows_the_role_and_its_permissions(actors) -> None:
     url = url_of("topics:list", [])
 
     viewer = actors.reader.get(url).content.decode()

@@ -91,7 +91,7 @@ def sampled(
     history_store().note(STATUS, msgspec.json.encode(status))
 
 
-def test_nobody_may_ask_unless_a_setting_says_so(settings) -> None:
+def test_no_one_may_query_unless_a_setting_allows_it(settings) -> None:
     settings.TREBUCHET_METRICS = access.OFF
 
     assert asked().status_code == 404
@@ -99,7 +99,7 @@ def test_nobody_may_ask_unless_a_setting_says_so(settings) -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "127.3.2.1"])
-def test_this_machine_may_ask_on_loopback(address) -> None:
+def test_this_machine_may_query_on_loopback(address) -> None:
     assert asked(REMOTE_ADDR=address).status_code == 200
 
 
@@ -122,7 +122,7 @@ def test_others_may_not(headers) -> None:
 
 
 @pytest.mark.parametrize("given", ["", TOKEN, "Bearer", "Bearer x", f"Basic {TOKEN}", "Bearer é"])
-def test_without_the_token_nobody_gets_the_page(given, settings) -> None:
+def test_without_the_token_no_one_gets_the_page(given, settings) -> None:
     settings.TREBUCHET_METRICS, settings.TREBUCHET_METRICS_TOKEN = access.TOKEN, TOKEN
 
     answer = asked(HTTP_AUTHORIZATION=given)
@@ -131,7 +131,7 @@ def test_without_the_token_nobody_gets_the_page(given, settings) -> None:
     assert b"trebuchet_" not in answer.content
 
 
-def test_who_has_the_token_may_ask_from_anywhere(settings) -> None:
+def test_a_client_with_the_token_may_query_from_anywhere(settings) -> None:
     settings.TREBUCHET_METRICS, settings.TREBUCHET_METRICS_TOKEN = access.TOKEN, TOKEN
 
     answer = asked(HTTP_AUTHORIZATION=f"Bearer {TOKEN}", REMOTE_ADDR="192.0.2.7")
@@ -149,12 +149,12 @@ def test_who_has_the_token_may_ask_from_anywhere(settings) -> None:
         (access.LOOPBACK, "", True, "every client of a proxy"),
     ],
 )
-def test_settings_that_let_in_too_many_are_refused(mode, token, is_behind_proxy, word) -> None:
+def test_settings_that_ask_for_too_much_are_rejected(mode, token, is_behind_proxy, word) -> None:
     with pytest.raises(ImproperlyConfigured, match=word):
         access.check(mode, token, is_behind_proxy=is_behind_proxy)
 
 
-def test_the_last_sample_is_told() -> None:
+def test_the_last_sample_is_reported() -> None:
     sampled()
 
     labels = {"node_id": "broker-a", "consumer_group": "billing-0", "topic": "Orders"}
@@ -168,14 +168,14 @@ def test_the_last_sample_is_told() -> None:
     assert value("collector_problems") == 0
 
 
-def test_what_is_not_known_any_more_is_no_series() -> None:
+def test_unknown_values_are_not_a_series() -> None:
     sampled(at_ms=now_ms() - 600_000)
 
     assert value("collector_up") == 0
     assert samples("lag_seconds") == samples("broker_sampled") == []
 
 
-def test_a_console_without_a_collector_says_that_alone() -> None:
+def test_a_console_without_a_collector_only_reports_that() -> None:
     assert value("collector_up") == 0
     assert samples("lag_seconds") == samples("collector_last_sample_timestamp_seconds") == []
 
@@ -186,7 +186,7 @@ def test_brokers_without_a_sample_are_counted() -> None:
     assert value("collector_problems") == 1
 
 
-def test_series_are_capped_and_the_page_says_so(settings) -> None:
+def test_series_are_capped_and_the_page_shows_it(settings) -> None:
     settings.TREBUCHET_METRICS_SERIES_MAX = 5
     sampled(groups=8)
 
@@ -198,7 +198,7 @@ def test_series_are_capped_and_the_page_says_so(settings) -> None:
     }
 
 
-def test_verdicts_are_told() -> None:
+def test_verdicts_are_reported() -> None:
     verdict = Verdict("no-members", "bad", metrics.GROUP, "broker-a", "billing", 1, 2, {"lag": 7.0})
     history_store().note(VERDICTS, msgspec.json.encode(Verdicts(5_000, [verdict])))
 
@@ -231,7 +231,7 @@ def test_alerts_are_counted_by_rule_and_messages_by_channel() -> None:
     assert value("alert_message_waiting_seconds", channel="on-call") >= 60
 
 
-def test_reports_say_when_they_succeeded_last() -> None:
+def test_reports_show_when_they_last_succeeded() -> None:
     now = timezone.now()
     hour = timedelta(hours=1)
     done = {"started_at": now - 2 * hour, "finished_at": now - hour}
@@ -250,7 +250,7 @@ def test_reports_say_when_they_succeeded_last() -> None:
     assert value("report_queued_seconds") >= 1800
 
 
-def test_more_groups_ask_the_database_no_more_often(django_assert_num_queries) -> None:
+def test_more_groups_do_not_cause_more_database_queries(django_assert_num_queries) -> None:
     sampled()
     asked()
     with CaptureQueriesContext(connection) as few:
@@ -265,7 +265,7 @@ def test_more_groups_ask_the_database_no_more_often(django_assert_num_queries) -
         asked()
 
 
-def test_surroundings_come_after_the_first_page_and_cost_no_page_their_time(monkeypatch) -> None:
+def test_neighbours_arrive_after_the_first_page_and_delay_none(monkeypatch) -> None:
     lake = {
         "committed_ms": 7_000,
         "pending_bytes": 12,
@@ -286,7 +286,7 @@ def test_surroundings_come_after_the_first_page_and_cost_no_page_their_time(monk
     assert value("lake_table_rows", table="bronze.messages") == 30
 
 
-def test_surroundings_are_looked_at_once_a_minute_and_forgotten_when_nothing_comes() -> None:
+def test_neighbours_are_fetched_once_a_minute_and_dropped_when_idle() -> None:
     found: list[int] = []
     now = [0]
     hangs, goes_on = threading.Event(), threading.Event()
@@ -323,7 +323,7 @@ def test_surroundings_are_looked_at_once_a_minute_and_forgotten_when_nothing_com
 @pytest.mark.parametrize(
     ("part", "error"), [("history", HistoryError("it is locked")), ("alerts", OperationalError())]
 )
-def test_a_part_that_cannot_be_read_takes_no_other_with_it(part, error, monkeypatch) -> None:
+def test_an_unreadable_part_does_not_affect_the_others(part, error, monkeypatch) -> None:
     def broken(now_ms: int) -> None:
         raise error
 

@@ -66,7 +66,7 @@ def password_shown(name: str = "rita") -> Client:
     return browser
 
 
-def test_a_password_alone_lets_nobody_in_who_has_a_second_step(device, clock) -> None:
+def test_a_password_is_not_enough_for_users_with_a_second_step(device, clock) -> None:
     browser = password_shown()
     assert browser.get(HOME).status_code == 302
 
@@ -83,7 +83,7 @@ def test_a_password_alone_lets_nobody_in_who_has_a_second_step(device, clock) ->
     assert refused.subject == "rita"
 
 
-def test_a_code_counts_once_and_only_near_its_time(device, clock) -> None:
+def test_a_code_is_valid_once_and_only_near_its_time(device, clock) -> None:
     code = code_of(device.key, clock.now)
     password_shown().post(CODE, {"code": code})
 
@@ -93,7 +93,7 @@ def test_a_code_counts_once_and_only_near_its_time(device, clock) -> None:
     assert password_shown().post(CODE, {"code": code_of(device.key, clock.now)}).status_code == 302
 
 
-def test_codes_are_not_guessed(device, clock) -> None:
+def test_codes_cannot_be_guessed(device, clock) -> None:
     browser = password_shown()
     for _ in range(throttle.SECOND_STEPS_MAX):
         browser.post(CODE, {"code": "000000"})
@@ -104,7 +104,7 @@ def test_codes_are_not_guessed(device, clock) -> None:
     assert "Too many failed attempts" in answer.content.decode()
 
 
-def test_a_right_password_waits_five_minutes_for_its_code(device, clock) -> None:
+def test_a_correct_password_waits_five_minutes_for_its_code(device, clock) -> None:
     browser = password_shown()
     clock.now += PENDING_MS / 1_000 + 1
 
@@ -129,7 +129,7 @@ def set_up(browser: Client, clock: Clock) -> list[str]:
     return re.findall(r"[0-9a-f]{4}(?:-[0-9a-f]{4}){4}", html)
 
 
-def test_it_is_set_up_once_a_code_proves_that_the_app_has_the_key(actors, clock) -> None:
+def test_it_is_enabled_once_a_code_proves_that_the_app_has_the_key(actors, clock) -> None:
     elsewhere = Client()
     elsewhere.post(SIGN_IN, {"username": "rita", "password": PASSWORD})
     assert elsewhere.get(HOME).status_code == 200
@@ -164,7 +164,7 @@ def test_a_recovery_code_signs_in_once(actors, clock) -> None:
     assert Entry.objects.filter(after={"with": "recovery code"}).count() == 1
 
 
-def test_new_recovery_codes_and_taking_it_off_take_a_code(actors, clock) -> None:
+def test_renewing_recovery_codes_and_disabling_the_second_step_need_a_code(actors, clock) -> None:
     old, *_others = set_up(actors.reader, clock)
     renew, off = reverse("accounts:second-step-codes"), reverse("accounts:second-step-off")
 
@@ -181,7 +181,7 @@ def test_new_recovery_codes_and_taking_it_off_take_a_code(actors, clock) -> None
     assert Client().post(SIGN_IN, {"username": "rita", "password": PASSWORD})["location"] == "/"
 
 
-def test_an_administrator_takes_it_off_somebody_s_account(actors, device, reader_account) -> None:
+def test_an_administrator_removes_it_from_another_account(actors, device, reader_account) -> None:
     page = reverse("people:second-step-off", args=[reader_account.pk])
     assert "Turn off two-step authentication for rita?" in actors.admin.get(page).content.decode()
 
@@ -192,7 +192,7 @@ def test_an_administrator_takes_it_off_somebody_s_account(actors, device, reader
     assert (entry.actor_name, entry.subject) == ("ada", "rita")
 
 
-def test_the_machine_takes_it_off_the_last_administrator(device) -> None:
+def test_the_machines_administrator_removes_it_from_the_last_administrator(device) -> None:
     call_command("take_off_second_step", "rita", stdout=StringIO())
 
     assert not TOTPDevice.objects.exists()
@@ -205,7 +205,7 @@ def test_the_machine_takes_it_off_the_last_administrator(device) -> None:
     ("mode", "admin_waits", "reader_waits"),
     [("optional", False, False), ("administrators", True, False), ("everyone", True, True)],
 )
-def test_who_needs_it_sees_nothing_before_it_is_set_up(
+def test_a_user_who_needs_it_sees_nothing_before_it_is_set_up(
     mode, admin_waits, reader_waits, actors, settings, clock
 ) -> None:
     settings.TREBUCHET_SECOND_STEP = mode
@@ -220,7 +220,7 @@ def test_who_needs_it_sees_nothing_before_it_is_set_up(
         assert TOTPDevice.objects.filter(user__username="ada").exists()
 
 
-def test_a_session_of_who_has_to_set_it_up_opens_no_socket(actors, settings) -> None:
+def test_a_session_that_must_set_up_a_second_step_opens_no_socket(actors, settings) -> None:
     key = actors.reader.session.session_key
     assert account_of(key)
 
@@ -230,7 +230,7 @@ def test_a_session_of_who_has_to_set_it_up_opens_no_socket(actors, settings) -> 
 
 
 @pytest.mark.parametrize("fallbacks", [["old-" * 20], []], ids=["rotated", "rotated and forgotten"])
-def test_recovery_codes_outlive_a_new_secret_key(
+def test_recovery_codes_survive_a_new_secret_key(
     fallbacks, device, reader_account, settings
 ) -> None:
     settings.SECRET_KEY = "old-" * 20
@@ -244,7 +244,7 @@ def test_recovery_codes_outlive_a_new_secret_key(
     assert [used.status_code, again.status_code, other.status_code] == [302, 422, 302]
 
 
-def test_a_recovery_code_made_with_a_secret_key_counts_while_the_key_is_kept(
+def test_a_recovery_code_works_while_its_secret_key_is_kept(
     device, reader_account, settings
 ) -> None:
     code = "0123456789abcdef"
@@ -258,7 +258,7 @@ def test_a_recovery_code_made_with_a_secret_key_counts_while_the_key_is_kept(
     assert password_shown().post(CODE, {"code": code}).status_code == 422
 
 
-def test_nothing_that_is_kept_is_digested_with_the_secret_key_alone() -> None:
+def test_no_stored_digest_uses_only_the_secret_key() -> None:
     """`signing` also accepts the old keys; a keyed digest doesn't."""
     using = [
         path.relative_to(ROOT).as_posix()

@@ -47,7 +47,7 @@ def stored(brokers, topic: str = "Orders") -> list[tuple[int, bytes, dict[str, s
     ]
 
 
-def test_a_message_carries_what_the_form_says(actors, orders) -> None:
+def test_a_message_has_the_values_from_the_form(actors, orders) -> None:
     answer = actors.operator.post(SEND, FORM)
 
     ((_queue, body, carried),) = stored(orders)
@@ -67,7 +67,7 @@ def test_each_of_many_messages_has_its_number_and_queues_take_turns(actors, orde
     assert [carried["KEYS"] for _q, _b, carried in found][5] == "order-6 all"
 
 
-def test_an_ordering_key_chooses_one_queue_and_a_named_queue_is_it(actors, orders) -> None:
+def test_an_ordering_key_chooses_one_queue_and_a_named_queue_is_used(actors, orders) -> None:
     actors.operator.post(SEND, FORM | {"count": 4, "order_key": "customer-7"})
     assert {queue for queue, _body, _ in stored(orders)} == {chosen("customer-7", 3)}
 
@@ -88,7 +88,7 @@ def test_an_ordering_key_chooses_one_queue_and_a_named_queue_is_it(actors, order
         ("", 5, 0),
     ],
 )
-def test_the_queue_is_the_one_that_java_clients_choose(text, count, queue) -> None:
+def test_the_queue_equals_the_java_clients_choice(text, count, queue) -> None:
     assert chosen(text, count) == queue
 
 
@@ -116,7 +116,7 @@ def test_the_queue_is_the_one_that_java_clients_choose(text, count, queue) -> No
         ({"body": "x" * 100_000, "count": 500}, "exceed 32 MiB in total"),
     ],
 )
-def test_what_cannot_be_sent_is_refused_with_its_reason(change, words, actors, orders) -> None:
+def test_an_unsendable_message_is_rejected_with_its_reason(change, words, actors, orders) -> None:
     orders.add_topic("%DLQ%billing")
     orders.add_topic("ReadOnly", perm=4)
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_sent_is_refused_with_its_reason(change, words, actors, o
     assert not Entry.objects.exists()
 
 
-def test_bytes_are_sent_as_they_are(actors, orders) -> None:
+def test_bytes_are_sent_unchanged(actors, orders) -> None:
     data = bytes(range(256))
 
     actors.operator.post(
@@ -146,7 +146,7 @@ def test_only_known_placeholders_are_filled() -> None:
     assert filled("${uuid}", 1) != filled("${uuid}", 1)
 
 
-def test_the_form_remembers_what_somebody_sent_last_to_each_topic(actors, orders) -> None:
+def test_the_form_remembers_the_last_message_sent_to_each_topic(actors, orders) -> None:
     orders.add_topic("Other")
     actors.operator.post(SEND, FORM)
     actors.operator.post(SEND, FORM | {"topic": "Other", "body": "else"})
@@ -172,7 +172,7 @@ def test_a_large_body_is_not_kept(actors, orders) -> None:
     assert len(stored(orders)[0][1]) == 70_000
 
 
-def test_what_was_sent_before_a_failure_is_told_and_written_down(
+def test_messages_sent_before_a_failure_are_reported_and_recorded(
     actors, orders, monkeypatch
 ) -> None:
     whole = FakeSending.send
@@ -190,7 +190,7 @@ def test_what_was_sent_before_a_failure_is_told_and_written_down(
     assert (entry.action, entry.outcome, entry.after["sent"]) == ("message.send", "failed", 2)
 
 
-def test_the_audit_says_what_was_sent_and_not_its_body(actors, orders) -> None:
+def test_the_audit_log_records_a_send_but_not_its_body(actors, orders) -> None:
     actors.operator.post(SEND, FORM | {"body": "a secret"})
 
     entry = Entry.objects.get()
@@ -212,9 +212,7 @@ def test_a_transaction_waits_for_its_outcome(outcome, there, actors, orders) -> 
     assert not HalfMessage.objects.exists()
 
 
-def test_a_transaction_that_the_broker_no_longer_has_stays_until_it_is_forgotten(
-    actors, orders
-) -> None:
+def test_a_transaction_lost_by_the_broker_stays_until_it_is_forgotten(actors, orders) -> None:
     actors.operator.post(SEND, FORM | {"is_half": "on"})
     half = HalfMessage.objects.get()
     HalfMessage.objects.update(uniq_key="another")
@@ -229,9 +227,7 @@ def test_a_transaction_that_the_broker_no_longer_has_stays_until_it_is_forgotten
     assert not HalfMessage.objects.exists()
 
 
-def test_a_message_is_sent_again_with_all_that_it_carries_by_who_sees_its_body(
-    actors, orders
-) -> None:
+def test_a_message_is_resent_with_all_its_content_by_users_who_see_its_body(actors, orders) -> None:
     carried = {"KEYS": "k1", "TAGS": "paid", "UNIQ_KEY": "A", "region": "eu", "MIN_OFFSET": "0"}
     offset = orders.put_message("Orders", 1, b'{"n": 12345678901234567890}', now_ms(), **carried)
     raw = orders.put_message("Orders", 1, b"\x00\xff", now_ms())
@@ -248,7 +244,7 @@ def test_a_message_is_sent_again_with_all_that_it_carries_by_who_sees_its_body(
 
 
 @pytest.mark.parametrize("carried", [{"a": "b\nc=d"}, {"a": "b\n"}, {"a": " b"}, {"a=b": "c"}])
-def test_a_message_that_the_form_cannot_show_as_it_is_is_not_copied(
+def test_a_message_that_the_form_cannot_show_exactly_is_not_copied(
     carried: dict[str, str], actors, orders
 ) -> None:
     offset = orders.put_message("Orders", 1, b"x", now_ms(), **carried)
@@ -259,7 +255,7 @@ def test_a_message_that_the_form_cannot_show_as_it_is_is_not_copied(
     assert "a property that contains a line break" in answer.text
 
 
-def test_control_characters_within_a_value_are_sent_as_they_are(actors, orders) -> None:
+def test_control_characters_within_a_value_are_sent_unchanged(actors, orders) -> None:
     actors.operator.post(SEND, FORM | {"properties": "a=x\x1dy=\x0bz\u2028\r\nb=c"})
 
     ((_queue, _body, carried),) = stored(orders)

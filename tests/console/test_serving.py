@@ -60,7 +60,7 @@ def bytes_written(pid: int) -> int:
     return int(dict(line.split(": ") for line in lines)["wchar"])
 
 
-def test_a_quarter_gigabyte_for_the_sign_in_page_is_refused_unread(web: WebProcess) -> None:
+def test_a_quarter_gigabyte_for_the_sign_in_page_is_rejected_unread(web: WebProcess) -> None:
     written = bytes_written(web.pid)
 
     answer = web.ask(SIGN_IN + b"Content-Length: %d\r\n\r\n" % (250 * MIB))
@@ -69,7 +69,7 @@ def test_a_quarter_gigabyte_for_the_sign_in_page_is_refused_unread(web: WebProce
     assert bytes_written(web.pid) - written < MIB
 
 
-def test_a_body_that_does_not_say_how_long_it_is_ends_at_the_limit(web: WebProcess) -> None:
+def test_a_body_of_unknown_length_ends_at_the_limit(web: WebProcess) -> None:
     written = bytes_written(web.pid)
     chunk = b"%x\r\n%s\r\n" % (64 * 1024, b"x" * 64 * 1024)
     sent = 0
@@ -89,7 +89,9 @@ def test_a_body_that_does_not_say_how_long_it_is_ends_at_the_limit(web: WebProce
     assert bytes_written(web.pid) - written < MIB
 
 
-def test_who_signed_in_may_send_what_a_stranger_may_not(web: WebProcess, visitor: Visitor) -> None:
+def test_an_authenticated_client_may_send_more_than_a_stranger(
+    web: WebProcess, visitor: Visitor
+) -> None:
     body = b"x=" + b"y" * 100_000
 
     stranger = web.ask(form("/topics/new/", len(body), "trebuchet_session=made-up"))
@@ -131,7 +133,7 @@ def open_ones(peers: list[socket.socket]) -> list[socket.socket]:
 
 
 @pytest.mark.fault
-def test_connections_that_stall_are_closed(web: WebProcess) -> None:
+def test_stalled_connections_are_closed(web: WebProcess) -> None:
     """Headers, bodies and unread answers; each sends a byte now and then."""
     slow_headers = [web.connect("127.0.1.1") for _ in range(100)]
     slow_bodies = [web.connect("127.0.2.1") for _ in range(50)]
@@ -252,7 +254,7 @@ def test_a_socket_does_not_open_for_another_page(
     assert upgrade(web, "/live/stream/", visitor.cookies, origin=given) == 403
 
 
-def test_a_page_that_borrows_a_session_is_in_the_audit(web: WebProcess, visitor: Visitor) -> None:
+def test_a_page_that_borrows_a_session_is_audited(web: WebProcess, visitor: Visitor) -> None:
     upgrade(web, "/live/stream/", visitor.cookies, origin="http://127.0.0.1:8998")
     upgrade(web, "/live/stream/", "", origin="http://127.0.0.1:8997")
 
@@ -261,7 +263,7 @@ def test_a_page_that_borrows_a_session_is_in_the_audit(web: WebProcess, visitor:
     assert "8997" not in audit
 
 
-def test_a_host_that_is_not_ours_opens_no_socket(web: WebProcess, visitor: Visitor) -> None:
+def test_a_foreign_host_opens_no_socket(web: WebProcess, visitor: Visitor) -> None:
     """An attacker's name that resolves to this machine: origin and host agree."""
     status = upgrade(
         web, "/live/stream/", visitor.cookies, host="evil.example", origin="http://evil.example"
@@ -270,7 +272,7 @@ def test_a_host_that_is_not_ours_opens_no_socket(web: WebProcess, visitor: Visit
     assert status == 403
 
 
-def test_a_socket_nobody_lives_at_is_not_found(web: WebProcess, visitor: Visitor) -> None:
+def test_a_socket_without_an_application_is_not_found(web: WebProcess, visitor: Visitor) -> None:
     assert upgrade(web, "/nowhere/", visitor.cookies, origin=web.url) == 404
     assert upgrade(web, "/nowhere/", "", origin=web.url) == 404
     assert "Traceback" not in web.log.read_text()
@@ -297,7 +299,7 @@ UPGRADE = (
         SIGN_IN + b"Content-Length: 4\r\nContent-Length: 5\r\n",
     ],
 )
-def test_a_request_with_two_lengths_is_refused_and_its_connection_ends(
+def test_a_request_with_two_lengths_is_rejected_and_its_connection_ends(
     head: bytes, web: WebProcess
 ) -> None:
     answer = web.ask(head + b"\r\n0\r\n\r\n" + HIDDEN_REQUEST)

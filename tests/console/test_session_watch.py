@@ -122,7 +122,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize("end", ENDS, ids=lambda each: each.__name__)
-async def test_a_session_that_ends_is_noticed(end) -> None:
+async def test_an_ending_session_is_noticed(end) -> None:
     user, client = await database_sync_to_async(signed_in)()
     follower = Follower(SessionWatch(0.01), client.session.session_key, user)
     await follower.until_told()
@@ -132,7 +132,7 @@ async def test_a_session_that_ends_is_noticed(end) -> None:
     await follower.until(lambda: follower.is_over)
 
 
-async def test_an_administrator_without_the_second_step_they_need_watches_nothing(settings) -> None:
+async def test_an_administrator_without_the_required_second_step_watches_nothing(settings) -> None:
     settings.TREBUCHET_SECOND_STEP = "administrators"
     user, client = await database_sync_to_async(signed_in)()
     follower = Follower(SessionWatch(0.01), client.session.session_key, user)
@@ -143,7 +143,7 @@ async def test_an_administrator_without_the_second_step_they_need_watches_nothin
     await follower.until(lambda: follower.is_over)
 
 
-async def test_a_second_step_that_is_taken_off_ends_the_session_that_needs_it(settings) -> None:
+async def test_removing_a_second_step_ends_the_session_that_needs_it(settings) -> None:
     user, client = await database_sync_to_async(signed_in)("ada")
     await database_sync_to_async(give_role)(user, Role.ADMINISTRATOR)
     await database_sync_to_async(TOTPDevice.objects.create)(user=user)
@@ -190,7 +190,7 @@ def role_without_them(user: User) -> None:
 CHANGES = [made_operator, made_administrator, limited, given_a_role, in_a_group_of_operators]
 
 
-async def test_rights_that_change_are_told() -> None:
+async def test_changed_permissions_are_announced() -> None:
     user, client = await database_sync_to_async(signed_in)()
     follower = Follower(SessionWatch(0.01), client.session.session_key, user)
     await follower.until_told()
@@ -202,7 +202,7 @@ async def test_rights_that_change_are_told() -> None:
     await ended(follower)
 
 
-async def test_a_role_that_changes_or_goes_is_told_to_its_members() -> None:
+async def test_a_changed_or_deleted_role_is_announced_to_its_members() -> None:
     user, client = await database_sync_to_async(signed_in)()
     await database_sync_to_async(given_a_role)(user)
     follower = Follower(SessionWatch(0.01), client.session.session_key, user)
@@ -216,7 +216,7 @@ async def test_a_role_that_changes_or_goes_is_told_to_its_members() -> None:
     await ended(follower)
 
 
-async def test_a_session_that_was_over_before_it_was_followed_is_noticed() -> None:
+async def test_a_session_that_ended_before_it_was_watched_is_noticed() -> None:
     user, client = await database_sync_to_async(signed_in)()
     key = client.session.session_key
     await database_sync_to_async(SessionStore(session_key=key).delete)()
@@ -227,7 +227,7 @@ async def test_a_session_that_was_over_before_it_was_followed_is_noticed() -> No
     assert follower.seen == []
 
 
-async def test_sessions_that_cannot_be_read_for_long_count_as_ended(monkeypatch) -> None:
+async def test_sessions_unreadable_for_long_count_as_ended(monkeypatch) -> None:
     user, client = await database_sync_to_async(signed_in)()
     now = [0.0]
     watch = SessionWatch(0.01, lambda: now[0])
@@ -259,7 +259,7 @@ async def ended(follower: Follower) -> None:
     await asyncio.gather(follower.task, return_exceptions=True)
 
 
-async def test_nobody_is_looked_up_once_the_last_socket_is_gone(monkeypatch) -> None:
+async def test_no_one_is_looked_up_once_the_last_socket_is_closed(monkeypatch) -> None:
     user, client = await database_sync_to_async(signed_in)()
     watch = SessionWatch(0.01)
     followers = [Follower(watch, client.session.session_key, user) for _ in range(2)]
@@ -285,11 +285,11 @@ async def test_a_hundred_sockets_cost_as_many_queries_as_one(
     await database_sync_to_async(read)()
 
 
-def test_a_change_takes_a_second_at_most_to_be_noticed() -> None:
+def test_a_change_is_noticed_within_a_second() -> None:
     assert EVERY_S <= 1.0
 
 
-async def test_sessions_that_cannot_be_read_for_an_unknown_reason_end_their_sockets(
+async def test_unreadable_sessions_end_their_sockets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     user, client = await database_sync_to_async(signed_in)()

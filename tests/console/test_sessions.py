@@ -41,9 +41,7 @@ def with_cookie(value: str) -> Client:
     return client
 
 
-def test_a_session_that_was_planted_before_does_not_become_the_persons(
-    admin_account: User, brokers: object
-) -> None:
+def test_a_planted_session_does_not_become_the_users(admin_account: User, brokers: object) -> None:
     client = Client()
     planted = client.session
     planted["planted"] = True
@@ -59,7 +57,7 @@ def test_a_session_that_was_planted_before_does_not_become_the_persons(
     assert not is_let_in(with_cookie(before))
 
 
-def test_a_session_ends_after_twelve_hours_however_busy_it_is(
+def test_a_session_ends_after_twelve_hours_of_any_activity(
     admin_account: User, brokers: object
 ) -> None:
     client = signed_in("ada")
@@ -94,9 +92,7 @@ def test_a_new_password_ends_the_sessions_of_other_browsers(
     assert not is_let_in(elsewhere)
 
 
-def test_an_account_that_is_switched_off_is_out_at_once(
-    admin_account: User, brokers: object
-) -> None:
+def test_a_disabled_account_is_signed_out_immediately(admin_account: User, brokers: object) -> None:
     client = signed_in("ada")
 
     admin_account.is_active = False
@@ -105,7 +101,7 @@ def test_an_account_that_is_switched_off_is_out_at_once(
     assert not is_let_in(client)
 
 
-def test_an_administrator_who_becomes_a_reader_changes_nothing_more(
+def test_an_administrator_demoted_to_read_only_changes_nothing_more(
     admin_account: User, brokers: object
 ) -> None:
     client = signed_in("ada")
@@ -118,7 +114,7 @@ def test_an_administrator_who_becomes_a_reader_changes_nothing_more(
     assert is_let_in(client)
 
 
-def test_a_cookie_of_who_signed_out_opens_nothing(admin_account: User, brokers: object) -> None:
+def test_a_cookie_is_useless_after_signing_out(admin_account: User, brokers: object) -> None:
     client = signed_in("ada")
     cookie = client.cookies[COOKIE].value
     assert is_let_in(with_cookie(cookie))

@@ -60,28 +60,28 @@ def test_repeated_failures_lock_the_account_even_for_the_right_password(admin_ac
     assert LOCKED in response.content.decode()
 
 
-def test_a_lock_holds_for_the_whole_network(admin_account) -> None:
+def test_a_lockout_applies_to_the_whole_network(admin_account) -> None:
     miss(throttle.ACCOUNT_AND_NETWORK_MAX, address="10.0.0.9")
 
     assert sign_in(Client(), address="10.0.0.200").status_code == 429
     assert sign_in(Client(), address="10.0.1.9").status_code == 302
 
 
-def test_guesses_from_many_networks_lock_the_account_for_strangers(admin_account) -> None:
+def test_guesses_from_many_networks_lock_out_strangers_from_the_account(admin_account) -> None:
     for number in range(throttle.ACCOUNT_MAX):
         miss(1, address=f"10.0.{number}.1")
 
     assert sign_in(Client(), address="10.1.0.1").status_code == 429
 
 
-def test_a_network_that_guesses_at_many_accounts_is_locked(admin_account) -> None:
+def test_a_network_that_guesses_at_many_accounts_is_locked_out(admin_account) -> None:
     for number in range(throttle.NETWORK_MAX):
         miss(1, username=f"name{number}", address=f"10.0.0.{number}")
 
     assert sign_in(Client(), address="10.0.0.250").status_code == 429
 
 
-def test_addresses_of_one_customer_of_ipv6_count_together(admin_account) -> None:
+def test_a_customers_ipv6_addresses_count_together(admin_account) -> None:
     for number in range(throttle.SITE_MAX):
         miss(1, username=f"name{number}", address=f"2001:db8:1:{number:x}::1")
 
@@ -99,7 +99,7 @@ def test_a_known_browser_is_not_locked_out_by_others(known_browser) -> None:
     assert sign_in(known_browser).status_code == 302
 
 
-def test_guesses_in_a_known_browser_are_counted_too(known_browser) -> None:
+def test_guesses_in_a_known_browser_are_also_counted(known_browser) -> None:
     for _ in range(throttle.DEVICE_MAX + throttle.ACCOUNT_AND_NETWORK_MAX):
         sign_in(known_browser, "wrong")
 
@@ -116,7 +116,7 @@ def test_a_browser_is_known_for_the_account_that_signed_in_there(
     assert sign_in(known_browser, username="rita").status_code == 429
 
 
-def test_two_people_may_share_a_browser(known_browser, reader_account) -> None:
+def test_two_users_may_share_a_browser(known_browser, reader_account) -> None:
     sign_in(known_browser, username="rita")
     known_browser.post(reverse("accounts:sign-out"))
     miss(throttle.ACCOUNT_AND_NETWORK_MAX)
@@ -125,7 +125,7 @@ def test_two_people_may_share_a_browser(known_browser, reader_account) -> None:
 
 
 @pytest.mark.parametrize("change", ["forged", "expired", "password"])
-def test_a_device_cookie_that_does_not_hold_is_a_strangers(
+def test_an_invalid_device_cookie_counts_as_a_strangers(
     change, known_browser, admin_account, monkeypatch
 ) -> None:
     name = devices.cookie_name("ada")
@@ -141,21 +141,21 @@ def test_a_device_cookie_that_does_not_hold_is_a_strangers(
     assert sign_in(known_browser).status_code == 429
 
 
-def test_the_device_cookie_opens_nothing_and_no_script_reads_it(known_browser) -> None:
+def test_the_device_cookie_grants_nothing_and_no_script_reads_it(known_browser) -> None:
     cookie = known_browser.cookies[devices.cookie_name("ada")]
 
     assert (cookie["httponly"], cookie["samesite"]) == (True, "Strict")
     assert known_browser.get(reverse("overview:index")).status_code == 302
 
 
-def test_a_lock_ends_when_its_window_has_passed(admin_account) -> None:
+def test_a_lockout_ends_after_its_window(admin_account) -> None:
     miss(throttle.ACCOUNT_AND_NETWORK_MAX)
     FailedSignIn.objects.update(last_failure_at=timezone.now() - throttle.WINDOW)
 
     assert sign_in(Client()).status_code == 302
 
 
-def test_refused_attempts_do_not_make_a_lock_longer(admin_account) -> None:
+def test_rejected_attempts_do_not_prolong_a_lockout(admin_account) -> None:
     miss(throttle.ACCOUNT_AND_NETWORK_MAX)
     before = dict(FailedSignIn.objects.values_list("key", "last_failure_at"))
 
@@ -164,7 +164,7 @@ def test_refused_attempts_do_not_make_a_lock_longer(admin_account) -> None:
     assert dict(FailedSignIn.objects.values_list("key", "last_failure_at")) == before
 
 
-def test_success_clears_this_account_and_leaves_what_others_did(admin_account) -> None:
+def test_success_clears_this_account_but_not_others(admin_account) -> None:
     miss(3, username="bob")
     miss(throttle.ACCOUNT_AND_NETWORK_MAX - 1)
 
@@ -176,7 +176,7 @@ def test_success_clears_this_account_and_leaves_what_others_did(admin_account) -
     assert network.failures == 3 + 2 * (throttle.ACCOUNT_AND_NETWORK_MAX - 1)
 
 
-def test_an_attempt_is_counted_before_the_password_is_looked_at(admin_account) -> None:
+def test_an_attempt_is_counted_before_the_password_is_checked(admin_account) -> None:
     attempt = throttle.stranger("ada", "10.0.0.9")
 
     for _ in range(throttle.ACCOUNT_AND_NETWORK_MAX):
@@ -186,7 +186,7 @@ def test_an_attempt_is_counted_before_the_password_is_looked_at(admin_account) -
         attempt.count()
 
 
-def test_a_full_table_refuses_strangers_and_lets_known_browsers_in(
+def test_a_full_table_rejects_strangers_and_admits_known_browsers(
     known_browser, monkeypatch
 ) -> None:
     monkeypatch.setattr(throttle, "ROWS_MAX", 40)
@@ -203,13 +203,13 @@ def test_a_full_table_refuses_strangers_and_lets_known_browsers_in(
     assert sign_in(Client(), address="10.99.0.1").status_code == 302
 
 
-def test_names_that_were_typed_are_not_kept(admin_account) -> None:
+def test_typed_names_are_not_stored(admin_account) -> None:
     miss(1, username="my-secret-typed-too-early")
 
     assert not FailedSignIn.objects.filter(key__contains="secret").exists()
 
 
-def test_the_lock_can_be_lifted_on_the_machine_itself(admin_account) -> None:
+def test_the_lockout_can_be_lifted_on_the_machine_itself(admin_account) -> None:
     miss(throttle.ACCOUNT_AND_NETWORK_MAX)
 
     call_command("unlock_sign_in", stdout=StringIO())
@@ -242,7 +242,7 @@ def test_a_new_password_keeps_the_browser_known(known_browser) -> None:
     assert sign_in(known_browser, "nine lives of a purple cat").status_code == 302
 
 
-def test_the_line_of_strangers_is_short() -> None:
+def test_strangers_have_a_short_queue() -> None:
     line = UnknownBrowserQueue(waiting_max=0, wait_s=0)
 
     with line.turn(), pytest.raises(BusyError), line.turn():
@@ -251,7 +251,7 @@ def test_the_line_of_strangers_is_short() -> None:
         pass
 
 
-def test_who_waits_too_long_is_sent_away() -> None:
+def test_a_client_that_waits_too_long_is_turned_away() -> None:
     line = UnknownBrowserQueue(waiting_max=1, wait_s=0)
 
     with line.turn(), pytest.raises(BusyError), line.turn():
@@ -272,7 +272,7 @@ def test_an_address_counts_for_its_network(address, network, site) -> None:
     assert (network_of(address), site_of(address)) == (network, site)
 
 
-def test_the_page_says_what_to_do_when_it_is_locked(admin_account) -> None:
+def test_the_page_offers_advice_when_it_is_locked(admin_account) -> None:
     miss(throttle.ACCOUNT_AND_NETWORK_MAX)
 
     page = sign_in(Client()).content.decode()
@@ -280,7 +280,7 @@ def test_the_page_says_what_to_do_when_it_is_locked(admin_account) -> None:
     assert re.search(r"Browsers .* signed in with before", page)
 
 
-def test_accounts_have_hashes_of_today_after_they_signed_in(settings, admin_account) -> None:
+def test_accounts_get_current_password_hashes_when_they_sign_in(settings, admin_account) -> None:
     settings.PASSWORD_HASHERS = [
         "console.accounts.hashing.Argon2InTurn",
         "django.contrib.auth.hashers.MD5PasswordHasher",

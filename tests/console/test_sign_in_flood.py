@@ -71,7 +71,7 @@ def reset_memory_peak(pid: int) -> None:
     Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
-def test_guesses_at_once_from_one_address_are_looked_at_up_to_the_limit(web: WebProcess) -> None:
+def test_simultaneous_guesses_from_one_address_are_checked_up_to_the_limit(web: WebProcess) -> None:
     guesser = Guesser(web)
 
     with ThreadPoolExecutor(24) as pool:
@@ -81,7 +81,7 @@ def test_guesses_at_once_from_one_address_are_looked_at_up_to_the_limit(web: Web
     assert sum("Too many failed attempts" in sentence for sentence in said) >= 19
 
 
-def test_guesses_at_once_from_everywhere_take_little_memory_and_leave_a_way_in(
+def test_simultaneous_guesses_from_everywhere_use_little_memory_and_leave_a_way_in(
     web: WebProcess,
 ) -> None:
     guesser = Guesser(web)

@@ -65,7 +65,7 @@ def wait_until_running(desk: Desk, run_id: str) -> None:
         time.sleep(0.02)
 
 
-def test_without_a_lake_the_page_says_how_to_switch_it_on(actors, brokers, settings) -> None:
+def test_without_a_lake_the_page_explains_how_to_enable_it(actors, brokers, settings) -> None:
     settings.TREBUCHET_LAKE = ""
 
     html = actors.admin.get(reverse("sql:editor")).content.decode()
@@ -101,14 +101,14 @@ def test_rows_over_time_become_points(asked, actors) -> None:
     }
 
 
-def test_an_error_is_one_sentence_and_the_query_stays_in_the_editor(asked) -> None:
+def test_an_error_is_reported_in_one_sentence_and_the_query_stays_in_the_editor(asked) -> None:
     html = asked("SELECT topc FROM bronze.messages").content.decode()
 
     assert "Referenced column &quot;topc&quot; not found" in html
     assert "SELECT topc FROM bronze.messages</textarea>" in html
 
 
-def test_exports_hold_what_the_query_gave_and_are_written_down(asked, actors) -> None:
+def test_exports_have_the_querys_rows_and_are_recorded(asked, actors) -> None:
     page = asked("SELECT 9007199254740993 AS big, '=1+1' AS text, NULL AS nothing, -1.5 AS low")
     found = {}
     for kind in ("csv", "jsonl", "parquet"):
@@ -129,9 +129,7 @@ def test_exports_hold_what_the_query_gave_and_are_written_down(asked, actors) ->
     ]
 
 
-def test_a_cancelled_query_has_ended_within_three_seconds(
-    asked, actors, admin_account, desk
-) -> None:
+def test_a_cancelled_query_ends_within_three_seconds(asked, actors, admin_account, desk) -> None:
     run = new_run(ENDLESS, "UTC", admin_account.pk, "ada", None)
     desk.start(run)
     wait_until_running(desk, run.id)
@@ -149,7 +147,7 @@ def test_a_cancelled_query_has_ended_within_three_seconds(
     assert "HX-Refresh" in actors.admin.get(reverse("sql:progress", args=[run.id]))
 
 
-def test_a_query_beyond_its_time_is_ended_and_says_what_helps(asked, admin_account) -> None:
+def test_a_query_that_times_out_is_ended_with_advice(asked, admin_account) -> None:
     desk = Desk(0.5)
     run = new_run(ENDLESS, "UTC", admin_account.pk, "ada", None)
 
@@ -162,7 +160,7 @@ def test_a_query_beyond_its_time_is_ended_and_says_what_helps(asked, admin_accou
     assert "took longer" in outcome.sentence
 
 
-def test_a_person_asks_one_thing_at_a_time_and_all_two(asked, desk) -> None:
+def test_a_user_runs_one_query_at_a_time_and_all_users_two(asked, desk) -> None:
     runs = [new_run(ENDLESS, "UTC", number, "ada", None) for number in (1, 1, 2, 3)]
     try:
         desk.start(runs[0])
@@ -177,7 +175,7 @@ def test_a_person_asks_one_thing_at_a_time_and_all_two(asked, desk) -> None:
             desk.wait(run.id, HANGS_S)
 
 
-def test_a_run_whose_console_stopped_says_so(asked, actors, admin_account) -> None:
+def test_a_run_whose_console_stopped_reports_it(asked, actors, admin_account) -> None:
     run = new_run("SELECT 1", "UTC", admin_account.pk, "ada", None)
     run.make()
 
@@ -186,7 +184,7 @@ def test_a_run_whose_console_stopped_says_so(asked, actors, admin_account) -> No
     assert "The console stopped while the query ran." in html
 
 
-def test_only_those_who_were_allowed_ask(asked, actors, reader_account) -> None:
+def test_only_authorized_users_may_query(asked, actors, reader_account) -> None:
     assert actors.reader.get(reverse("sql:editor")).status_code == 403
     assert asked("SELECT 1", actors.reader).status_code == 403
     assert "/sql/" not in actors.reader.get(reverse("topics:list")).content.decode()
@@ -200,7 +198,7 @@ def test_only_those_who_were_allowed_ask(asked, actors, reader_account) -> None:
 COUNTED = "SELECT topic, count(*) AS sent FROM bronze.messages GROUP BY topic"
 
 
-def test_who_may_ask_about_some_topics_sees_their_rows_and_results_alone(
+def test_a_user_limited_to_topics_only_sees_their_rows_and_results(
     asked, actors, lake, monkeypatch
 ) -> None:
     monkeypatch.setattr(views, "tables", tables)
@@ -237,7 +235,7 @@ def test_who_may_ask_about_some_topics_sees_their_rows_and_results_alone(
         ),
     ],
 )
-def test_who_may_ask_about_some_topics_reads_no_file_by_sql(
+def test_a_user_limited_to_topics_reads_no_file_with_sql(
     asked, actors, lake, sql, sentence
 ) -> None:
     call_command("allow_sql", "rita", topics=["ord*"], stdout=io.StringIO())
@@ -249,7 +247,7 @@ def test_who_may_ask_about_some_topics_reads_no_file_by_sql(
     assert "<td>bills</td>" not in html
 
 
-def test_rights_of_a_person_and_of_groups_add_up(reader_account) -> None:
+def test_permissions_of_a_user_and_of_groups_add_up(reader_account) -> None:
     everything, some = (Group.objects.create(name=name) for name in ("everything", "some"))
     assert topics_of(reader_account) == ()
 
@@ -270,7 +268,7 @@ def test_rights_of_a_person_and_of_groups_add_up(reader_account) -> None:
     assert covers(("own", "bills"), ("own",))
 
 
-def test_the_page_of_rights_gives_and_takes(actors, reader_account) -> None:
+def test_the_permissions_page_grants_and_revokes(actors, reader_account) -> None:
     address, who = reverse("sql:rights"), f"person:{reader_account.pk}"
     assert actors.reader.get(address).status_code == 403
 
@@ -296,7 +294,7 @@ def test_the_page_of_rights_gives_and_takes(actors, reader_account) -> None:
         ([f"topic{number}" for number in range(51)], "51 topics"),
     ],
 )
-def test_a_right_to_what_is_no_topic_is_refused(topics, sentence) -> None:
+def test_a_permission_for_an_invalid_topic_is_rejected(topics, sentence) -> None:
     with pytest.raises(RightError, match=sentence):
         checked(topics)
 
@@ -340,7 +338,7 @@ def test_a_time_is_shown_whole() -> None:
     assert ">.00025<" in html
 
 
-def test_a_time_that_no_calendar_has_is_shown_as_it_is() -> None:
+def test_an_impossible_calendar_time_is_shown_unchanged() -> None:
     assert shown("12026-11-22T08:00:01Z", "moment") == "12026-11-22T08:00:01Z"
 
 
@@ -382,7 +380,7 @@ def secret(lake, tmp_path_factory, settings):
     settings.TREBUCHET_LAKE = str(made.directory)
 
 
-def test_rules_of_masking_hold_on_the_page_in_its_files_and_for_programs(
+def test_masking_rules_apply_on_the_page_in_its_files_and_for_programs(
     asked, secret, actors, admin_account
 ) -> None:
     text = "SELECT properties['token'] AS harmless FROM bronze.messages"
@@ -406,7 +404,7 @@ def test_rules_of_masking_hold_on_the_page_in_its_files_and_for_programs(
     assert program.get(f"/sql/runs/{of_program['id']}").json()["rows"] == [["***"]]
 
 
-def test_a_scheduled_query_is_masked_and_its_old_result_told_nobody(
+def test_a_scheduled_query_is_masked_and_its_old_result_is_not_sent(
     asked, secret, admin_account
 ) -> None:
     text = "SELECT properties['token'] AS harmless FROM bronze.messages"

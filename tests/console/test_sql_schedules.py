@@ -69,7 +69,9 @@ def asked_nothing(monkeypatch):
     )
 
 
-def test_a_run_has_its_owners_rights_and_its_rows_are_kept(query, rita, lake, settings) -> None:
+def test_a_run_has_its_owners_permissions_and_its_rows_are_kept(
+    query, rita, lake, settings
+) -> None:
     settings.TREBUCHET_LAKE = str(lake)
 
     sent(scheduled_at(query))
@@ -87,7 +89,7 @@ def test_a_run_has_its_owners_rights_and_its_rows_are_kept(query, rita, lake, se
     assert "Next runs" in html
 
 
-def test_a_result_is_sent_with_table_and_picture_where_rows_came_back(
+def test_a_result_is_sent_with_table_and_picture_if_it_has_rows(
     query, lake, settings, monkeypatch
 ) -> None:
     settings.TREBUCHET_LAKE = str(lake)
@@ -129,7 +131,7 @@ def test_only_administrators_choose_who_is_sent_results(query, rita, admin_accou
     assert room.name not in owner.get(address).content.decode()
 
 
-def test_a_query_that_fails_is_a_run_that_says_why(query, lake, settings) -> None:
+def test_a_failed_query_is_a_run_that_explains_why(query, lake, settings) -> None:
     settings.TREBUCHET_LAKE = str(lake)
     SavedQuery.objects.update(sql="SELECT nothing FROM bronze.messages")
 
@@ -144,7 +146,9 @@ def test_a_query_that_fails_is_a_run_that_says_why(query, lake, settings) -> Non
     ("lost", "sentence"),
     [("the right", "rita, who owns this query"), ("the lake", "This appliance has no lake")],
 )
-def test_who_may_not_ask_any_more_is_answered_nothing(query, settings, lost, sentence) -> None:
+def test_a_user_whose_permission_was_revoked_gets_no_answer(
+    query, settings, lost, sentence
+) -> None:
     if lost == "the lake":
         settings.TREBUCHET_LAKE = ""
     else:
@@ -157,7 +161,9 @@ def test_who_may_not_ask_any_more_is_answered_nothing(query, settings, lost, sen
     assert sentence in found.sentence
 
 
-def test_a_time_has_one_run_however_often_it_is_sent(query, asked_nothing, monkeypatch) -> None:
+def test_a_scheduled_time_has_one_run_however_often_it_is_sent(
+    query, asked_nothing, monkeypatch
+) -> None:
     schedule = scheduled_at(query)
     for minutes in (0, 1, 24 * 60):
         now = MORNING + timedelta(minutes=minutes)
@@ -171,7 +177,7 @@ def test_a_time_has_one_run_however_often_it_is_sent(query, asked_nothing, monke
 
 
 @pytest.mark.parametrize(("catch_up", "count"), [(True, 1), (False, 0)])
-def test_a_time_that_was_missed_is_caught_up_where_the_schedule_says_so(
+def test_a_missed_time_is_caught_up_if_the_schedule_says_so(
     query, asked_nothing, monkeypatch, catch_up, count
 ) -> None:
     schedule = scheduled_at(query, catch_up=catch_up)
@@ -182,7 +188,7 @@ def test_a_time_that_was_missed_is_caught_up_where_the_schedule_says_so(
     assert query.runs.count() == count
 
 
-def test_a_schedule_skips_its_times_while_a_run_goes_on_but_not_for_one_that_was_lost(
+def test_a_schedule_skips_its_times_during_a_run_but_not_during_a_lost_one(
     query, asked_nothing
 ) -> None:
     now = now_ms()
@@ -224,7 +230,7 @@ def queued(monkeypatch, one_connection) -> list[int]:
     return found
 
 
-def test_what_was_lost_with_its_worker_runs_again_once_and_tells_the_same_channels(
+def test_a_run_lost_with_its_worker_is_repeated_once_and_notifies_the_same_channels(
     query, asked_nothing, queued, monkeypatch
 ) -> None:
     schedule = scheduled_at(query)
@@ -258,7 +264,7 @@ def test_what_was_lost_with_its_worker_runs_again_once_and_tells_the_same_channe
 
 
 @pytest.mark.parametrize("why", ["switched off", "too late", "lost twice", "long ago"])
-def test_what_was_lost_does_not_run_again(query, queued, monkeypatch, why) -> None:
+def test_a_lost_run_is_not_repeated(query, queued, monkeypatch, why) -> None:
     schedule = scheduled_at(query, catch_up=why != "too late")
     lost = lost_at(query, schedule, MORNING)
     after = timedelta(minutes=10)
@@ -275,7 +281,7 @@ def test_what_was_lost_does_not_run_again(query, queued, monkeypatch, why) -> No
     assert queued == []
 
 
-def test_a_redis_that_is_away_is_asked_again_the_next_time(
+def test_an_unreachable_redis_is_queried_again_the_next_time(
     query, one_connection, monkeypatch, caplog
 ) -> None:
     lost_at(query, scheduled_at(query), MORNING)
@@ -319,7 +325,7 @@ def test_the_newest_runs_and_rows_of_each_schedule_are_kept(
     assert sorted(kept) == [0, 0, 7, 8]
 
 
-def test_a_query_that_is_deleted_runs_no_more(query, rita, asked_nothing) -> None:
+def test_a_deleted_query_no_longer_runs(query, rita, asked_nothing) -> None:
     schedule = scheduled_at(query)
     client = Client()
     client.force_login(rita)
@@ -331,7 +337,7 @@ def test_a_query_that_is_deleted_runs_no_more(query, rita, asked_nothing) -> Non
     assert not QueryRun.objects.exists()
 
 
-def test_a_schedule_is_made_on_its_page_by_the_owner_and_by_nobody_else(query, rita) -> None:
+def test_a_schedule_can_only_be_created_on_its_page_by_the_owner(query, rita) -> None:
     address = reverse("sql:schedule", args=[query.pk])
     SavedQuery.objects.update(is_shared=True)
     other = get_user_model().objects.create_user("olga")
@@ -369,7 +375,7 @@ def rounds(brokers) -> Rounds:
     return Rounds(history_store())
 
 
-def test_an_alert_fires_when_rows_come_back_and_ends_when_none_do(query, rounds) -> None:
+def test_an_alert_fires_when_rows_are_returned_and_resolves_without_rows(query, rounds) -> None:
     schedule = scheduled.new_schedule(query)
     schedules.set_interval(schedule, 2, "minutes")
     rule = Rule.objects.create(
@@ -396,7 +402,7 @@ def test_an_alert_fires_when_rows_come_back_and_ends_when_none_do(query, rounds)
     assert preview(rounds.store, rule, rounds.now_ms).fired != []
 
 
-def test_what_ran_too_long_ago_says_nothing(query, rounds) -> None:
+def test_old_runs_report_nothing(query, rounds) -> None:
     schedule = scheduled.new_schedule(query)
     schedules.set_interval(schedule, 1, "minutes")
     ran(query, rounds, 3)
@@ -415,7 +421,7 @@ def test_what_ran_too_long_ago_says_nothing(query, rounds) -> None:
     assert scheduled.current_run(query, due - timedelta(minutes=1)) is None
 
 
-def test_a_rule_about_a_query_is_made_from_its_page(query, admin_account) -> None:
+def test_a_rule_about_a_query_is_created_from_its_page(query, admin_account) -> None:
     client = Client()
     client.force_login(admin_account)
     address = f"{reverse('alerts:rule-create')}?query={query.pk}"

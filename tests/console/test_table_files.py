@@ -24,7 +24,7 @@ def rows_of(answer) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(answer.content.decode())))
 
 
-def test_all_topics_of_the_filter_are_in_the_file_in_their_order(actors, brokers) -> None:
+def test_the_file_has_all_filtered_topics_in_their_order(actors, brokers) -> None:
     for number in range(60):
         brokers.add_topic(f"Orders-{number:02d}", queue_nums=2)
     brokers.add_topic("Billing")
@@ -46,7 +46,7 @@ def test_all_topics_of_the_filter_are_in_the_file_in_their_order(actors, brokers
     assert {row["lag"] for row in rows if row is not known} == {""}
 
 
-def test_groups_have_what_was_sampled_and_unknown_stays_empty(actors, brokers) -> None:
+def test_groups_have_the_sampled_values_and_unknown_ones_stay_empty(actors, brokers) -> None:
     brokers.add_topic("Orders")
     for name in ("billing", "silent"):
         brokers.add_group(name)
@@ -62,7 +62,7 @@ def test_groups_have_what_was_sampled_and_unknown_stays_empty(actors, brokers) -
     assert billed["retries_at_most"] == "16"
 
 
-def test_a_name_is_no_formula_of_a_spreadsheet(actors, brokers) -> None:
+def test_a_name_cannot_become_a_spreadsheet_formula(actors, brokers) -> None:
     brokers.add_topic("-2+3")
 
     (row,) = rows_of(actors.reader.get(reverse("topics:list"), {"as": "csv"}))
@@ -70,7 +70,7 @@ def test_a_name_is_no_formula_of_a_spreadsheet(actors, brokers) -> None:
     assert row["topic"] == "'-2+3"
 
 
-def test_a_file_asks_brokers_nothing_for_each_row(actors, brokers, monkeypatch) -> None:
+def test_a_csv_download_queries_no_broker_per_row(actors, brokers, monkeypatch) -> None:
     brokers.add_topic("Orders")
     brokers.add_group("billing")
 

@@ -62,7 +62,7 @@ def test_the_address_chooses_columns_and_the_first_always_stays(query, shown) ->
     assert [head.column.name for head in table(query).heads] == shown
 
 
-def test_a_click_on_a_head_sorts_numbers_downwards_first_and_then_turns() -> None:
+def test_a_click_on_a_header_sorts_numbers_descending_first_and_then_toggles() -> None:
     def clicks(query: str) -> dict[str, tuple[str, str]]:
         return {each.column.name: (each.aria_sort, each.next_sort) for each in table(query).heads}
 
@@ -93,7 +93,7 @@ def test_topics_are_ordered_over_all_pages_and_not_within_one(actors, brokers) -
 
 
 @pytest.mark.django_db
-def test_a_hidden_column_is_neither_in_the_head_nor_in_the_rows(actors, brokers) -> None:
+def test_a_hidden_column_is_neither_in_the_header_nor_in_the_rows(actors, brokers) -> None:
     brokers.add_topic("Orders")
     url = reverse("topics:list")
 
@@ -107,7 +107,7 @@ def test_a_hidden_column_is_neither_in_the_head_nor_in_the_rows(actors, brokers)
 
 
 @pytest.mark.django_db
-def test_topics_by_trend_are_those_of_the_history_and_unknown_ones_last(actors, brokers) -> None:
+def test_topics_by_trend_come_from_the_history_with_unknown_ones_last(actors, brokers) -> None:
     brokers.add_topic("Busy")
     brokers.add_topic("Calm")
     brokers.add_topic("Unheard")
@@ -140,9 +140,7 @@ def lags(brokers) -> None:
 
 
 @pytest.mark.django_db
-def test_the_list_of_topics_has_the_lag_of_the_group_that_is_furthest_behind(
-    actors, brokers, lags
-) -> None:
+def test_the_topics_list_has_the_largest_group_lag(actors, brokers, lags) -> None:
     url = reverse("topics:list") + "?sort=-lag&columns=groups&columns=lag"
     html = actors.reader.get(url).content.decode()
 
@@ -154,7 +152,7 @@ def test_the_list_of_topics_has_the_lag_of_the_group_that_is_furthest_behind(
 
 
 @pytest.mark.django_db
-def test_a_history_that_cannot_be_read_leaves_the_lag_of_topics_unknown(
+def test_an_unreadable_history_leaves_the_lag_of_topics_unknown(
     actors, brokers, lags, monkeypatch
 ) -> None:
     def unreadable(*_args: object) -> None:
@@ -169,7 +167,7 @@ def test_a_history_that_cannot_be_read_leaves_the_lag_of_topics_unknown(
 
 
 @pytest.mark.django_db
-def test_groups_and_the_audit_are_ordered_by_their_address(actors, brokers) -> None:
+def test_groups_and_the_audit_log_are_ordered_by_their_address(actors, brokers) -> None:
     brokers.add_group("alpha")
     brokers.add_group("omega")
     for name in ("A-topic", "Z-topic"):

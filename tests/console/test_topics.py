@@ -46,7 +46,7 @@ def new_topic(**changes: object) -> dict[str, object]:
     } | changes
 
 
-def test_the_list_shows_clients_topics_first_and_others_on_demand(actors, brokers) -> None:
+def test_the_list_shows_client_topics_first_and_others_on_demand(actors, brokers) -> None:
     for name in ("Orders", "%RETRY%billing", "%DLQ%billing", "TBW102"):
         brokers.add_topic(name)
 
@@ -61,7 +61,7 @@ def test_the_list_shows_clients_topics_first_and_others_on_demand(actors, broker
     assert "TBW102" in every
 
 
-def test_the_list_filters_by_part_of_a_name(actors, brokers) -> None:
+def test_the_list_is_filtered_by_part_of_a_name(actors, brokers) -> None:
     brokers.add_topic("Orders")
     brokers.add_topic("Payments")
 
@@ -101,7 +101,7 @@ def test_a_queue_has_its_last_hour_and_its_share_of_the_topic(actors, brokers) -
     assert "25.0 %" in page
 
 
-def test_a_queue_of_which_nothing_is_kept_has_no_share(actors, brokers) -> None:
+def test_a_queue_without_stored_data_has_no_share(actors, brokers) -> None:
     brokers.add_topic("Orders", queue_nums=2)
 
     page = actors.reader.get(reverse("topics:queues", args=["Orders"])).text
@@ -129,11 +129,11 @@ def test_names_with_percent_signs_have_pages(actors, brokers) -> None:
     assert response.status_code == 200
 
 
-def test_a_topic_that_is_not_there_is_not_found(actors, brokers) -> None:
+def test_a_missing_topic_is_not_found(actors, brokers) -> None:
     assert actors.reader.get(reverse("topics:detail", args=["Nope"])).status_code == 404
 
 
-def test_an_administrator_creates_a_topic_and_the_audit_knows(actors, brokers) -> None:
+def test_an_administrator_creates_a_topic_which_is_audited(actors, brokers) -> None:
     response = applied(actors.admin, reverse("topics:create"), new_topic())
 
     assert response.status_code == 302
@@ -163,7 +163,7 @@ def test_an_administrator_creates_a_topic_and_the_audit_knows(actors, brokers) -
         ({"broker_names": []}, "This field is required."),
     ],
 )
-def test_a_topic_that_cannot_be_is_refused_in_the_form(changes, sentence, actors, brokers) -> None:
+def test_an_invalid_topic_is_rejected_in_the_form(changes, sentence, actors, brokers) -> None:
     brokers.add_topic("Taken")
 
     response = actors.admin.post(reverse("topics:create"), new_topic(**changes))
@@ -174,7 +174,7 @@ def test_a_topic_that_cannot_be_is_refused_in_the_form(changes, sentence, actors
     assert not Entry.objects.exists()
 
 
-def test_what_the_broker_refuses_stands_on_the_page_and_in_the_audit(
+def test_the_brokers_rejections_are_on_the_page_and_in_the_audit_log(
     actors, brokers, monkeypatch
 ) -> None:
     def refuse(config, broker_names) -> None:
@@ -208,7 +208,7 @@ def opened(actors: Actors, name: str) -> str:
     return str(page.context["form"]["seen"].value())
 
 
-def test_what_somebody_else_saved_meanwhile_is_shown_before_it_is_replaced(actors, brokers) -> None:
+def test_a_concurrent_save_is_shown_before_it_is_replaced(actors, brokers) -> None:
     brokers.add_topic("Orders", queue_nums=4)
     url = reverse("topics:edit", args=["Orders"])
     first, second = opened(actors, "Orders"), opened(actors, "Orders")
@@ -229,7 +229,7 @@ def test_what_somebody_else_saved_meanwhile_is_shown_before_it_is_replaced(actor
     assert brokers.topic_configs["Orders"].write_queue_nums == 6
 
 
-def test_a_form_that_was_tampered_with_saves_nothing(actors, brokers) -> None:
+def test_a_tampered_form_saves_nothing(actors, brokers) -> None:
     brokers.add_topic("Orders", queue_nums=4)
 
     answer = actors.admin.post(
@@ -240,7 +240,7 @@ def test_a_form_that_was_tampered_with_saves_nothing(actors, brokers) -> None:
     assert not brokers.topic_configs["Orders"].order
 
 
-def test_read_queues_do_not_go_below_the_queues_that_producers_still_write(actors, brokers) -> None:
+def test_read_queues_cannot_be_fewer_than_the_queues_producers_write_to(actors, brokers) -> None:
     brokers.add_topic("Orders", queue_nums=4)
     url = reverse("topics:edit", args=["Orders"])
     small = new_topic(write_queue_nums=1, read_queue_nums=1)
@@ -254,9 +254,7 @@ def test_read_queues_do_not_go_below_the_queues_that_producers_still_write(actor
     assert brokers.topic_configs["Orders"].read_queue_nums == 1
 
 
-def test_messages_in_queues_that_vanish_are_counted_by_group_and_asked_about(
-    actors, brokers
-) -> None:
+def test_messages_in_removed_queues_are_counted_by_group_and_asked_about(actors, brokers) -> None:
     brokers.add_topic("Orders", queue_nums=4)
     for queue_id in range(4):
         brokers.put("Orders", queue_id, 1, 2, 3, 4, 5)
@@ -280,14 +278,14 @@ def test_messages_in_queues_that_vanish_are_counted_by_group_and_asked_about(
 
 
 @pytest.mark.parametrize("namespace", ["topics", "groups"])
-def test_a_name_that_no_broker_knows_is_named(actors, brokers, namespace) -> None:
+def test_a_name_unknown_to_all_brokers_is_named(actors, brokers, namespace) -> None:
     answer = actors.reader.get(reverse(f"{namespace}:detail", args=["Ordres"]))
 
     assert answer.status_code == 404
     assert "named Ordres" in answer.content.decode()
 
 
-def test_a_permission_that_the_form_does_not_offer_survives_an_edit(actors, brokers) -> None:
+def test_a_permission_missing_in_the_form_survives_an_edit(actors, brokers) -> None:
     brokers.add_topic("Orders", perm=0)
 
     url = reverse("topics:edit", args=["Orders"])
@@ -297,7 +295,7 @@ def test_a_permission_that_the_form_does_not_offer_survives_an_edit(actors, brok
     assert brokers.topic_configs["Orders"].perm == 0
 
 
-def test_a_topic_is_deleted_when_its_name_was_typed(actors, brokers) -> None:
+def test_a_topic_is_deleted_after_its_name_was_typed(actors, brokers) -> None:
     brokers.add_topic("Orders")
     url = reverse("topics:delete", args=["Orders"])
 
@@ -310,7 +308,7 @@ def test_a_topic_is_deleted_when_its_name_was_typed(actors, brokers) -> None:
 
 
 @pytest.mark.parametrize("action", ["edit", "delete"])
-def test_a_topic_of_the_broker_itself_is_out_of_reach(action, actors, brokers) -> None:
+def test_a_system_topic_is_out_of_reach(action, actors, brokers) -> None:
     brokers.add_topic("TBW102")
 
     url = reverse(f"topics:{action}", args=["TBW102"])
@@ -346,7 +344,7 @@ def test_a_rate_is_the_difference_of_two_readings() -> None:
     }
 
 
-def test_a_queue_that_began_anew_has_no_rate() -> None:
+def test_a_recreated_queue_has_no_rate() -> None:
     queue_rates("Orders", rows(10), 0)
 
     assert queue_rates("Orders", rows(3), 5_000) == {}
@@ -362,7 +360,7 @@ def shrunk(brokers) -> None:
         brokers.offsets["billing", "Orders", queue_id] = 0
 
 
-def test_queues_that_are_to_go_are_watched_until_they_are_read(actors, brokers) -> None:
+def test_queues_to_be_removed_are_watched_until_they_are_read(actors, brokers) -> None:
     shrunk(brokers)
     part = reverse("topics:queues", args=["Orders"])
 
@@ -376,7 +374,7 @@ def test_queues_that_are_to_go_are_watched_until_they_are_read(actors, brokers) 
     assert "?read_queue_nums=2" in after
 
 
-def test_queues_that_no_group_reads_are_not_called_read(actors, brokers) -> None:
+def test_queues_that_no_group_reads_do_not_count_as_read(actors, brokers) -> None:
     shrunk(brokers)
     brokers.offsets.clear()
     brokers.subscriptions.clear()
@@ -396,7 +394,7 @@ def test_the_second_step_proposes_the_read_queues_and_changes_nothing_yet(actors
     assert brokers.topic_configs["Orders"].read_queue_nums == 4
 
 
-def test_a_clone_begins_with_the_values_of_the_other_topic(actors, brokers) -> None:
+def test_a_clone_starts_with_the_values_of_the_other_topic(actors, brokers) -> None:
     brokers.topic_configs["Orders"] = TopicConfig("Orders", 12, 12, 4, order=True)
 
     form = actors.operator.get(reverse("topics:create"), {"like": "Orders"}).text
@@ -407,7 +405,7 @@ def test_a_clone_begins_with_the_values_of_the_other_topic(actors, brokers) -> N
     assert "-copy" not in other
 
 
-def test_a_purge_says_what_goes_and_leaves_the_topic_as_it_was(actors, brokers) -> None:
+def test_a_purge_preview_lists_deletions_and_leaves_the_topic_alone(actors, brokers) -> None:
     brokers.add_topic("Orders", queue_nums=2)
     brokers.put("Orders", 0, 1, 2, 3)
     url = reverse("topics:purge", args=["Orders"])
@@ -425,7 +423,7 @@ def test_a_purge_says_what_goes_and_leaves_the_topic_as_it_was(actors, brokers) 
     assert Entry.objects.get().action == "topic.purge"
 
 
-def test_a_purge_that_made_the_topic_not_again_leads_to_what_does(
+def test_a_purge_that_failed_to_recreate_the_topic_links_to_the_remedy(
     actors, brokers, monkeypatch
 ) -> None:
     brokers.add_topic("Orders", queue_nums=2)
@@ -456,7 +454,7 @@ def test_a_purge_that_made_the_topic_not_again_leads_to_what_does(
     assert brokers.topic_configs["Orders"] == config
 
 
-def test_a_purge_that_deleted_nothing_asks_again_and_one_that_worked_has_no_undo(
+def test_a_purge_that_deleted_nothing_asks_again_and_a_successful_one_has_no_undo(
     actors, brokers, monkeypatch
 ) -> None:
     brokers.add_topic("Orders")
@@ -478,7 +476,7 @@ def test_a_purge_that_deleted_nothing_asks_again_and_one_that_worked_has_no_undo
     assert actors.operator.get(reverse("topics:undo", args=[done.pk])).status_code == 404
 
 
-def test_a_topic_of_the_broker_is_not_purged(actors, brokers) -> None:
+def test_a_system_topic_is_not_purged(actors, brokers) -> None:
     brokers.add_topic("%DLQ%billing")
 
     url = reverse("topics:purge", args=["%DLQ%billing"])
@@ -486,7 +484,7 @@ def test_a_topic_of_the_broker_is_not_purged(actors, brokers) -> None:
     assert actors.admin.post(url, {"name": "%DLQ%billing"}).status_code == 403
 
 
-def test_each_queue_says_how_far_back_it_reaches(actors, brokers) -> None:
+def test_each_queue_reports_its_retention(actors, brokers) -> None:
     cache.clear()
     brokers.add_topic("Orders", queue_nums=2)
     first = now_ms() - 90 * 60_000
@@ -500,9 +498,7 @@ def test_each_queue_says_how_far_back_it_reaches(actors, brokers) -> None:
     )  # shown, and announced to screen readers
 
 
-def test_how_far_back_queues_reach_is_asked_once_a_minute_and_not_for_many(
-    brokers, monkeypatch
-) -> None:
+def test_queue_retention_is_queried_once_a_minute_and_only_for_a_few(brokers, monkeypatch) -> None:
     cache.clear()
     brokers.add_topic("Orders", queue_nums=2)
     brokers.add_topic("Many", queue_nums=QUEUES_QUERIED_MAX + 1)
@@ -526,9 +522,7 @@ def test_how_far_back_queues_reach_is_asked_once_a_minute_and_not_for_many(
     assert asked == ["Orders"]
 
 
-def test_a_broker_that_does_not_say_how_far_back_it_reaches_breaks_no_page(
-    brokers, monkeypatch
-) -> None:
+def test_a_broker_that_hides_its_retention_breaks_no_page(brokers, monkeypatch) -> None:
     cache.clear()
     brokers.add_topic("Orders")
     brokers.put("Orders", 0, 1_000)

@@ -61,7 +61,7 @@ def test_a_full_queue_drops_the_oldest_and_counts_them() -> None:
     assert len(batch["events"]) == BATCH_EVENTS_MAX
 
 
-def test_more_in_a_second_than_the_filter_asks_for_counts_as_dropped_by_stage() -> None:
+def test_events_per_second_above_the_filters_limit_count_as_dropped_by_stage() -> None:
     clock = ManualClock()
     viewer = Viewer(1, monotonic=clock.monotonic)
     viewer.show(WatchFilter(rate_max=2))
@@ -78,7 +78,7 @@ def test_more_in_a_second_than_the_filter_asks_for_counts_as_dropped_by_stage() 
     assert batch["lost"] == {"delivered": 2, "acknowledged": 1}
 
 
-def test_a_paused_viewer_is_sent_nothing_and_still_counts() -> None:
+def test_a_paused_viewer_receives_nothing_but_still_counts() -> None:
     viewer = Viewer(1)
     viewer.paused = True
 
@@ -88,7 +88,7 @@ def test_a_paused_viewer_is_sent_nothing_and_still_counts() -> None:
     assert (batch["events"], batch["seen"], batch["waiting"]) == ([], 1, 1)
 
 
-def test_a_page_that_comes_back_is_sent_again_what_it_did_not_get() -> None:
+def test_a_page_that_reconnects_receives_what_it_missed() -> None:
     viewer = Viewer("reader")
     for number in range(3):
         viewer.offer(an_event(queueOffset=str(number)))
@@ -103,7 +103,7 @@ def test_a_page_that_comes_back_is_sent_again_what_it_did_not_get() -> None:
     assert (again["seen"], again["dropped"]) == (4, 0)
 
 
-def test_what_is_not_kept_for_a_page_that_comes_back_counts_as_dropped() -> None:
+def test_events_not_kept_for_a_returning_page_count_as_dropped() -> None:
     viewer = Viewer("reader")
     for _ in range(3):
         for number in range(QUEUE_EVENTS_MAX):
@@ -120,7 +120,7 @@ def test_what_is_not_kept_for_a_page_that_comes_back_counts_as_dropped() -> None
     assert came + frame["dropped"] == frame["seen"]
 
 
-def test_what_waits_outlives_a_new_filter_with_the_number_of_its_own() -> None:
+def test_waiting_events_survive_a_new_filter_with_their_own_number() -> None:
     viewer = Viewer(1)
     viewer.show(WatchFilter(), 6)
     viewer.paused = True
@@ -146,7 +146,7 @@ def test_long_texts_are_cut_for_the_page() -> None:
     assert len(frames(viewer)[-1]["events"][0]["keys"]) < 300
 
 
-def test_a_page_that_stands_still_keeps_little_more_than_the_texts_of_its_events() -> None:
+def test_a_paused_page_keeps_little_more_than_the_texts_of_its_events() -> None:
     fields = {f"field{number}": f"what it has, {number}" for number in range(16)}
     texts = [
         json.dumps(an_event(seq=str(number), **fields)).encode()
@@ -171,7 +171,7 @@ def test_a_page_that_stands_still_keeps_little_more_than_the_texts_of_its_events
     assert sum(map(len, texts)) < kept_bytes < 1.6 * sum(map(len, texts))
 
 
-def test_a_filter_is_what_the_page_says() -> None:
+def test_a_filter_matches_what_the_page_shows() -> None:
     said = {
         "type": "filter",
         "topic": " orders.* ",
@@ -227,12 +227,12 @@ def test_a_filter_is_what_the_page_says() -> None:
         {"rate": "50"},
     ],
 )
-def test_a_filter_that_makes_no_sense_is_refused(content: dict[str, Any]) -> None:
+def test_an_invalid_filter_is_rejected(content: dict[str, Any]) -> None:
     with pytest.raises(FilterError):
         parse_filter(content)
 
 
-async def test_brokers_are_watched_only_while_somebody_looks(
+async def test_brokers_are_watched_only_while_there_are_viewers(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     viewer = Viewer(1)
@@ -261,7 +261,7 @@ async def test_viewers_of_one_broker_share_one_connection(
     assert (one.seen, other.seen) == (1, 2)
 
 
-async def test_a_broker_is_asked_once_for_what_several_viewers_want(
+async def test_a_broker_is_queried_once_for_several_viewers(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     viewers = [Viewer(number) for number in range(3)]
@@ -278,7 +278,7 @@ async def test_a_broker_is_asked_once_for_what_several_viewers_want(
     )
 
 
-async def test_what_is_on_its_way_for_an_old_filter_is_for_nobody(
+async def test_events_in_flight_for_an_old_filter_are_discarded(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     viewer = Viewer(1)
@@ -292,7 +292,7 @@ async def test_what_is_on_its_way_for_an_old_filter_is_for_nobody(
     assert viewer.seen == 0
 
 
-async def test_brokers_are_asked_for_no_more_filters_than_they_take(
+async def test_brokers_are_asked_for_no_more_filters_than_they_accept(
     bridge: TraceBridge, brokers: TracedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bridge_module, "FILTERS_MAX", 2)
@@ -324,7 +324,7 @@ async def test_a_burst_of_10_000_events_is_counted_exactly(
     assert shown == [str(number) for number in range(10_000 - QUEUE_EVENTS_MAX, 10_000)]
 
 
-async def test_what_the_broker_dropped_is_told_once(
+async def test_events_dropped_by_the_broker_are_reported_once(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     viewer = Viewer(1)
@@ -338,7 +338,7 @@ async def test_what_the_broker_dropped_is_told_once(
     assert viewer.broker_dropped == 9
 
 
-async def test_what_stages_the_broker_dropped_is_told_once_nothing_waits_there(
+async def test_the_brokers_dropped_stages_are_reported_once_nothing_waits_there(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     viewer = Viewer(1)
@@ -370,7 +370,7 @@ async def test_a_new_filter_is_sent_to_the_broker_on_the_same_connection(
     assert len(brokers.opened) == 1
 
 
-async def test_a_broker_that_goes_away_is_tried_again_and_the_page_is_told(
+async def test_a_lost_broker_is_retried_and_the_page_is_updated(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     viewer = Viewer(1)
@@ -390,7 +390,7 @@ async def test_a_broker_that_goes_away_is_tried_again_and_the_page_is_told(
     assert viewer.seen == 1
 
 
-async def test_a_watch_goes_on_where_it_was_when_its_connection_was_lost(
+async def test_a_watch_continues_where_it_was_after_losing_its_connection(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     viewer = Viewer(1)
@@ -411,7 +411,7 @@ async def test_a_watch_goes_on_where_it_was_when_its_connection_was_lost(
     assert brokers.opened[1].after == WatchPlace("w", 9, 2)
 
 
-async def test_a_broker_that_refuses_the_watch_is_quoted(
+async def test_a_broker_that_rejects_the_watch_is_quoted(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     brokers.refuses = RequestFailedError("127.0.0.1:10911", 3, "request type 30001 not supported")
@@ -427,7 +427,7 @@ async def test_a_broker_that_refuses_the_watch_is_quoted(
     assert "request type 30001 not supported" in messages[-1]
 
 
-async def test_without_a_name_server_the_page_is_told_why(
+async def test_without_a_name_server_the_page_explains_why(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     brokers.broker.fails = NameServerDownError(["127.0.0.1:9876"], "connection refused")
@@ -442,7 +442,7 @@ async def test_without_a_name_server_the_page_is_told_why(
     assert problems[-1] == brokers.broker.fails.what
 
 
-async def test_a_user_watches_in_twenty_windows_at_most(
+async def test_a_user_watches_in_at_most_twenty_windows(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     for _ in range(VIEWERS_PER_USER_MAX):
@@ -457,7 +457,7 @@ def sees(*topics: str) -> Rights:
     return Rights(given={Action.SEE: Patterns(frozenset(topics))})
 
 
-async def test_a_viewer_gets_no_event_of_a_topic_whose_messages_it_may_not_see(
+async def test_a_viewer_gets_no_event_of_a_topic_with_hidden_messages(
     brokers: TracedBroker, bridge: TraceBridge
 ) -> None:
     limited, other = Viewer(1, sees("mine")), Viewer(2)
@@ -472,7 +472,7 @@ async def test_a_viewer_gets_no_event_of_a_topic_whose_messages_it_may_not_see(
     assert other.seen == 2
 
 
-async def test_what_waits_under_former_rights_is_dropped_and_what_was_sent_does_not_come_again(
+async def test_events_waiting_under_former_permissions_are_dropped_and_sent_ones_not_repeated(
     brokers: TracedBroker, bridge: TraceBridge
 ) -> None:
     viewer = Viewer(1, sees("mine", "orders"))
@@ -495,7 +495,7 @@ async def test_what_waits_under_former_rights_is_dropped_and_what_was_sent_does_
     assert frame["lost"]["stored"] == 1
 
 
-async def test_a_watch_that_fails_for_an_unknown_reason_is_tried_again(
+async def test_a_watch_that_fails_for_an_unknown_reason_is_retried(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     brokers.refuses = KeyError("of a bug")
@@ -510,7 +510,7 @@ async def test_a_watch_that_fails_for_an_unknown_reason_is_tried_again(
     assert viewer.seen == 1
 
 
-async def test_a_name_server_that_answers_nonsense_is_asked_again(
+async def test_a_name_server_with_an_invalid_answer_is_queried_again(
     bridge: TraceBridge, brokers: TracedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
@@ -530,7 +530,7 @@ async def test_a_name_server_that_answers_nonsense_is_asked_again(
     assert len(asked) >= 2
 
 
-async def test_an_event_that_is_none_costs_no_other_of_its_batch(
+async def test_an_invalid_event_does_not_affect_others_of_its_batch(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     viewer = Viewer(1)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("name", ["topic", "group", "tag", "key", "client", "property", "took"])
-def test_a_word_of_the_address_is_in_the_filter(
+def test_a_word_in_the_address_is_in_the_filter(
     actors: Actors, brokers: FakeBroker, name: str
 ) -> None:
     page = actors.reader.get(reverse("tracing:river"), {name: "shipping<b>"}).content.decode()
@@ -36,7 +36,7 @@ def test_a_word_of_the_address_is_in_the_filter(
         ("groups:member", {"client": "billing@1"}, "client:billing@1"),
     ],
 )
-def test_the_way_here_from_a_page_is_filtered_by_what_the_page_is_about(
+def test_the_link_from_a_page_is_filtered_by_its_subject(
     actors: Actors, brokers: FakeBroker, page: str, query: dict[str, str], line: str
 ) -> None:
     brokers.add_topic("billing")
@@ -50,7 +50,7 @@ def test_the_way_here_from_a_page_is_filtered_by_what_the_page_is_about(
     assert f'value="{line}"' in html.unescape(field)
 
 
-def test_a_producer_leads_here_by_its_client(actors: Actors, brokers: FakeBroker) -> None:
+def test_a_producer_is_linked_by_its_client(actors: Actors, brokers: FakeBroker) -> None:
     where = ("10.0.0.5@17", "10.0.0.5:4411", "JAVA", 407, 1_000, ("broker-a",))
     brokers.producers += [Producer("shop", *where)]
 
@@ -60,7 +60,7 @@ def test_a_producer_leads_here_by_its_client(actors: Actors, brokers: FakeBroker
     assert html.unescape(link).endswith("?client=10.0.0.5%4017")
 
 
-def test_a_filter_is_written_as_people_write_it() -> None:
+def test_a_filter_is_shown_in_readable_form() -> None:
     assert line_of({"topic": "orders*", "key": "a b", "stage": "errors", "sample": ""}) == (
         'topic:orders* key:"a b" errors'
     )

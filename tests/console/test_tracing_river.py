@@ -133,7 +133,7 @@ def an_event_of(number: int, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_the_filter_of_the_address_is_asked_for_and_rows_outlive_a_narrower_one(
+def test_the_filter_in_the_address_is_used_and_rows_survive_a_narrower_one(
     river: River,
 ) -> None:
     asked = river.sent()
@@ -201,7 +201,7 @@ def test_a_word_is_completed_and_a_wrong_one_is_named(river: River) -> None:
     assert river.page.url.endswith("?topic=payments")
 
 
-def test_a_message_is_one_row_whose_dots_fill(river: River) -> None:
+def test_a_message_is_one_row_with_a_dot_per_stage(river: River) -> None:
     stages = [("delivered", "billing"), ("acknowledged", "billing"), ("delivered", "fraud-check")]
     river.page.fill("#river-line", "")
     river.until_sent("!said.group")
@@ -224,7 +224,7 @@ def test_a_message_is_one_row_whose_dots_fill(river: River) -> None:
     )
 
 
-def test_one_message_is_followed_from_what_is_there_on_and_no_column_is_cut(river: River) -> None:
+def test_one_message_is_followed_from_now_on_and_no_column_is_cut(river: River) -> None:
     river.feed(
         an_event_of(6),
         an_event_of(7),
@@ -256,7 +256,7 @@ def test_one_message_is_followed_from_what_is_there_on_and_no_column_is_cut(rive
     assert latency["x"] + latency["width"] <= details["x"]
 
 
-def test_a_brushed_moment_is_held_still_and_a_search_looks_within(river: River) -> None:
+def test_a_brushed_moment_is_frozen_and_a_search_looks_within_it(river: River) -> None:
     now_ms = river.page.evaluate("Date.now()")
     for number in range(3):
         river.feed(an_event_of(number, timeMs=str(now_ms - 20_000 * number), keys=f"K-{number}"))
@@ -279,7 +279,7 @@ def test_a_brushed_moment_is_held_still_and_a_search_looks_within(river: River) 
     expect(river.rows).to_have_count(4)
 
 
-def test_a_line_stands_where_events_are_missing(river: River) -> None:
+def test_a_line_marks_missing_events(river: River) -> None:
     river.say({"type": "viewer", "token": "first"})
     river.say_broker("watching")
     river.feed(an_event_of(1))
@@ -307,7 +307,7 @@ def test_a_line_stands_where_events_are_missing(river: River) -> None:
     assert "No connection from" in texts[4]
 
 
-def test_a_page_that_comes_back_in_time_has_no_gap(river: River) -> None:
+def test_a_page_that_reconnects_in_time_has_no_gap(river: River) -> None:
     river.say({"type": "viewer", "token": "first"})
     round_ = river.sent()["round"]
     river.feed(an_event_of(1), an_event_of(2))
@@ -335,7 +335,7 @@ def spans_in(file: Path) -> list[dict[str, Any]]:
     return sorted(spans, key=lambda span: (span["name"], span["traceId"]))
 
 
-def test_a_recording_is_saved_played_again_and_exported_as_what_was_live(
+def test_a_recording_can_be_saved_replayed_and_exported_like_live_data(
     river: River, tmp_path: Path
 ) -> None:
     own = "0A01020300002A9F18B4AAC257A10001"
@@ -377,7 +377,7 @@ def test_a_recording_is_saved_played_again_and_exported_as_what_was_live(
         assert (continued["name"], continued["parentSpanId"]) == ("create orders", parent)
 
 
-def test_a_recording_says_what_kind_of_message_it_is_where_a_stage_tells(
+def test_a_recording_names_the_message_kind_if_a_stage_reports_it(
     river: River, tmp_path: Path
 ) -> None:
     river.feed(
@@ -435,7 +435,7 @@ def test_a_burst_of_10_000_messages_is_shown_or_counted_and_the_page_stays_respo
     assert river.page.evaluate("longest") < LONG_TASK_MS_MAX
 
 
-def test_what_a_filter_would_match_of_what_is_here_is_told_before_it_is_asked_for(
+def test_a_filters_matches_among_current_messages_are_previewed(
     river: River,
 ) -> None:
     river.page.fill("#river-line", "")
@@ -452,7 +452,7 @@ def test_what_a_filter_would_match_of_what_is_here_is_told_before_it_is_asked_fo
     expect(told).to_be_empty()
 
 
-def test_the_stages_of_a_message_follow_each_other_in_microseconds(river: River) -> None:
+def test_a_messages_stages_follow_each_other_in_microseconds(river: River) -> None:
     river.feed(
         an_event_of(1, atUs="5000100", stage="stored"),
         an_event_of(1, atUs="5000350", stage="delivered"),
@@ -485,7 +485,7 @@ def test_a_word_that_may_become_a_field_hides_nothing_while_it_is_typed(
     assert river.page.evaluate("FilterLine.isUnfinished", typed) is is_unfinished
 
 
-def test_a_row_is_slow_by_a_delay_and_not_by_a_wait_that_harms_nobody(river: River) -> None:
+def test_a_row_is_slow_because_of_a_delay_but_not_a_harmless_wait(river: River) -> None:
     river.feed(
         an_event_of(1),
         an_event_of(1, stage="woken", latencyUs=9_000_000),

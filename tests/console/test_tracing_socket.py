@@ -72,7 +72,7 @@ def socket_of(
     return SocketClient(URLRouter([route]), "/live/stream/", user=user, session=session, **scope)
 
 
-async def test_a_stranger_is_refused(bridge: TraceBridge, brokers: TracedBroker) -> None:
+async def test_a_stranger_is_rejected(bridge: TraceBridge, brokers: TracedBroker) -> None:
     socket = socket_of(bridge, AnonymousUser(), None)
 
     accepted = await socket.connect()
@@ -81,7 +81,7 @@ async def test_a_stranger_is_refused(bridge: TraceBridge, brokers: TracedBroker)
     assert not brokers.opened
 
 
-async def test_a_viewer_sees_what_its_filter_shows(
+async def test_a_viewer_sees_events_that_match_its_filter(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     user, session = await database_sync_to_async(sign_in)()
@@ -101,9 +101,7 @@ async def test_a_viewer_sees_what_its_filter_shows(
     await socket.disconnect()
 
 
-async def test_a_page_that_closes_ends_the_watch(
-    bridge: TraceBridge, brokers: TracedBroker
-) -> None:
+async def test_closing_a_page_ends_the_watch(bridge: TraceBridge, brokers: TracedBroker) -> None:
     user, session = await database_sync_to_async(sign_in)()
     socket = socket_of(bridge, user, session)
     await socket.connect()
@@ -114,7 +112,7 @@ async def test_a_page_that_closes_ends_the_watch(
     assert not brokers.open_watches
 
 
-async def test_a_page_whose_connection_broke_misses_nothing(
+async def test_a_page_with_a_broken_connection_misses_nothing(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     user, session = await database_sync_to_async(sign_in)()
@@ -143,7 +141,7 @@ async def test_a_page_whose_connection_broke_misses_nothing(
     assert not brokers.open_watches
 
 
-async def test_a_page_that_does_not_come_back_is_forgotten(brokers: TracedBroker) -> None:
+async def test_a_page_that_does_not_reconnect_is_dropped(brokers: TracedBroker) -> None:
     bridge = brokers.bridge(batch_every_s=0, parked_s=0)
     user, session = await database_sync_to_async(sign_in)()
     socket = socket_of(bridge, user, session)
@@ -157,7 +155,7 @@ async def test_a_page_that_does_not_come_back_is_forgotten(brokers: TracedBroker
     await brokers.until(lambda: not brokers.open_watches)
 
 
-async def test_nonsense_is_answered_with_a_sentence(
+async def test_an_invalid_request_gets_an_explanation(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     user, session = await database_sync_to_async(sign_in)()
@@ -185,7 +183,7 @@ async def test_a_message_above_64_kib_ends_the_socket(
     assert await socket.closed_with() == CLOSE_TOO_BIG
 
 
-async def test_a_session_that_ends_ends_the_socket(
+async def test_an_ending_session_ends_the_socket(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     user, session = await database_sync_to_async(sign_in)()
@@ -203,7 +201,7 @@ def limit_to(user: Any, topic: str) -> None:
     role.members.add(user)
 
 
-async def test_rights_that_are_taken_away_hold_for_the_watch_that_is_open(
+async def test_revoked_permissions_apply_to_the_open_watch(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     user, session = await database_sync_to_async(sign_in)()
@@ -231,7 +229,7 @@ async def test_rights_that_are_taken_away_hold_for_the_watch_that_is_open(
     await socket.disconnect()
 
 
-async def test_the_twenty_first_window_is_refused_with_a_sentence(
+async def test_the_twenty_first_window_is_rejected_with_an_explanation(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     user, session = await database_sync_to_async(sign_in)()
@@ -272,7 +270,7 @@ def masks(kind: str, what: str, topics: list[str]) -> None:
         ("path", "$.ssn", ["*"], {"property": "ssn=4711"}, False),
     ],
 )
-async def test_no_filter_confirms_what_a_rule_hides(
+async def test_no_filter_reveals_masked_values(
     kind, what, topics, asked, is_refused, bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     user, session = await database_sync_to_async(sign_in)()
@@ -292,7 +290,7 @@ async def test_no_filter_confirms_what_a_rule_hides(
     await socket.disconnect()
 
 
-async def test_a_rule_made_meanwhile_ends_a_filter_on_what_it_hides(
+async def test_a_new_rule_disables_a_filter_on_hidden_fields(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     user, session = await database_sync_to_async(sign_in)()
@@ -312,7 +310,7 @@ async def test_a_rule_made_meanwhile_ends_a_filter_on_what_it_hides(
 
 
 @pytest.mark.parametrize("what", ["take", "rights"])
-async def test_a_socket_whose_task_fails_is_closed_for_the_page_to_come_again(
+async def test_a_socket_with_a_failed_task_is_closed_so_that_the_page_reconnects(
     bridge: TraceBridge, brokers: TracedBroker, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     def fail(*_: object) -> Any:
@@ -329,7 +327,7 @@ async def test_a_socket_whose_task_fails_is_closed_for_the_page_to_come_again(
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError, ClientDisconnected])
-async def test_a_browser_that_leaves_is_no_failure(
+async def test_a_leaving_browser_is_not_a_failure(
     error: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
     closed: list[int] = []

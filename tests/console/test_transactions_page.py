@@ -34,7 +34,9 @@ def stored(broker: FakeBroker) -> int:
     return sum(row.message_count for row in broker.status_of("Orders"))
 
 
-def test_the_page_lists_what_waits_with_its_producer(actors: Actors, halves: FakeBroker) -> None:
+def test_the_page_lists_undecided_transactions_with_their_producer(
+    actors: Actors, halves: FakeBroker
+) -> None:
     viewer = actors.reader.get(PAGE).content.decode()
     operator = actors.operator.get(PAGE).content.decode()
 
@@ -43,7 +45,7 @@ def test_the_page_lists_what_waits_with_its_producer(actors: Actors, halves: Fak
 
 
 @pytest.mark.parametrize(("decision", "messages"), [("commit", 1), ("roll-back", 0)])
-def test_a_decision_is_asked_for_then_done_and_written_down(
+def test_a_decision_is_confirmed_then_applied_and_recorded(
     actors: Actors, halves: FakeBroker, decision: str, messages: int
 ) -> None:
     question = actors.operator.get(f"{PAGE}0/", {"do": decision})
@@ -58,7 +60,7 @@ def test_a_decision_is_asked_for_then_done_and_written_down(
     assert "order-1" not in actors.reader.get(PAGE).content.decode()
 
 
-def test_a_check_that_finds_no_producer_says_so(actors: Actors, halves: FakeBroker) -> None:
+def test_a_check_without_a_producer_reports_it(actors: Actors, halves: FakeBroker) -> None:
     answer = actors.operator.post(f"{PAGE}0/", {"do": "check"}, follow=True)
 
     assert "no producer of the group is connected" in answer.content.decode()
@@ -66,7 +68,7 @@ def test_a_check_that_finds_no_producer_says_so(actors: Actors, halves: FakeBrok
 
 
 @pytest.mark.parametrize("address", [f"{PAGE}7/?do=commit", f"{PAGE}0/?do=forget"])
-def test_what_is_decided_by_now_or_no_decision_is_not_found(
+def test_a_missing_decision_or_a_decided_transaction_is_not_found(
     actors: Actors, halves: FakeBroker, address: str
 ) -> None:
     assert actors.operator.get(address).status_code == 404
@@ -77,7 +79,7 @@ def test_a_viewer_decides_nothing(actors: Actors, halves: FakeBroker) -> None:
     assert stored(halves) == 0
 
 
-def test_a_broker_that_does_not_tell_is_said_to(
+def test_a_broker_that_does_not_report_it_is_mentioned(
     actors: Actors, halves: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway().sending, "undecided", lambda *_at: None)

@@ -60,7 +60,7 @@ def esperanto(settings, tmp_path: Path) -> Iterator[None]:
     words.script.cache_clear()
 
 
-def test_the_catalogues_hold_every_word_of_python_and_templates() -> None:
+def test_the_catalogues_have_every_text_of_python_and_templates() -> None:
     held = catalogues.msgids(catalogues.CATALOGUES / "django.po")
     said = [*catalogues.words_of_python(), *catalogues.words_of_templates()]
     assert len(said) > 400
@@ -70,7 +70,7 @@ def test_the_catalogues_hold_every_word_of_python_and_templates() -> None:
     assert missing == [], "run manage.py makemessages"
 
 
-def test_the_catalogue_of_scripts_holds_every_word_of_theirs() -> None:
+def test_the_script_catalogue_has_every_text_of_the_scripts() -> None:
     held = catalogues.msgids(catalogues.CATALOGUES / "djangojs.po")
     said = list(catalogues.words_of_scripts())
     assert len(said) > 40
@@ -78,7 +78,7 @@ def test_the_catalogue_of_scripts_holds_every_word_of_theirs() -> None:
     assert [pair for pair in said if pair[1] not in held] == [], "run manage.py makemessages"
 
 
-def test_the_catalogues_hold_nothing_that_no_page_says() -> None:
+def test_the_catalogues_have_no_unused_text() -> None:
     held = catalogues.msgids(catalogues.CATALOGUES / "django.po")
     said = {text for _file, text in catalogues.words_of_python()}
     said |= {text for _file, text in catalogues.words_of_templates()}
@@ -86,7 +86,7 @@ def test_the_catalogues_hold_nothing_that_no_page_says() -> None:
     assert held - said == set(), "run manage.py makemessages"
 
 
-def test_no_sentence_of_a_script_goes_past_the_catalogue() -> None:
+def test_every_sentence_in_a_script_uses_the_catalogue() -> None:
     wrong = [
         f"{path.name}: {found.group()}"
         for path in catalogues.sources("*.js")
@@ -108,7 +108,7 @@ def test_a_catalogue_changes_a_template(actors, brokers, esperanto) -> None:
     assert '<html lang="en"' in english
 
 
-def test_a_catalogue_changes_what_python_says(actors, brokers, esperanto) -> None:
+def test_a_catalogue_changes_texts_from_python(actors, brokers, esperanto) -> None:
     data = {"topic": "a b", "broker_names": ["broker-a"]}
 
     answer = actors.admin.post(reverse("topics:create"), data, headers={"accept-language": "eo"})
@@ -116,13 +116,13 @@ def test_a_catalogue_changes_what_python_says(actors, brokers, esperanto) -> Non
     assert "Malbona nomo." in answer.content.decode()
 
 
-def test_a_catalogue_has_plurals_of_its_own(actors, brokers, collector, esperanto) -> None:
+def test_a_catalogue_has_its_own_plurals(actors, brokers, collector, esperanto) -> None:
     html = actors.reader.get("/", headers={"accept-language": "eo"}).content.decode()
 
     assert "Unu jes." in html
 
 
-def test_a_catalogue_changes_what_scripts_say(actors, brokers, esperanto) -> None:
+def test_a_catalogue_changes_texts_from_scripts(actors, brokers, esperanto) -> None:
     html = actors.reader.get("/", headers={"accept-language": "eo"}).content.decode()
     [address] = re.findall(r'<script src="(/words/[^"]+)"', html)
 
@@ -141,7 +141,7 @@ def test_the_address_of_the_words_changes_with_them(esperanto) -> None:
     assert english.partition("?v=")[2] != esperanto_address.partition("?v=")[2]
 
 
-def test_a_fault_of_a_broker_is_told_in_the_language_of_the_page(esperanto) -> None:
+def test_a_brokers_fault_is_shown_in_the_language_of_the_page(esperanto) -> None:
     brokers = RemoteBrokers([f"127.0.0.1:{free_port()}"], 1.0)
 
     with translation.override("eo"), pytest.raises(NameServerDownError) as caught:
@@ -152,7 +152,7 @@ def test_a_fault_of_a_broker_is_told_in_the_language_of_the_page(esperanto) -> N
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_a_socket_speaks_the_language_of_its_browser(esperanto) -> None:
+async def test_a_socket_uses_the_language_of_its_browser(esperanto) -> None:
     def sign_in() -> tuple[object, SessionStore]:
         user = get_user_model().objects.create_user("reader", password="correct horse battery")
         client = Client()

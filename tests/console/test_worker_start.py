@@ -17,7 +17,7 @@ print(*sorted(name for name in sys.modules if name.endswith((".views", ".urls"))
 """
 
 
-def test_worker_and_beat_load_no_page_of_the_console() -> None:
+def test_worker_and_beat_load_no_console_page() -> None:
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "console.settings"}
     done = subprocess.run(
         [sys.executable, "-c", LOAD],

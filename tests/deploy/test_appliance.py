@@ -55,7 +55,7 @@ class SlowAppliance(Appliance):
         """Do nothing; no process ends."""
 
 
-def test_a_slow_start_is_told_again_and_again_until_all_runs(
+def test_a_slow_start_is_reported_repeatedly_until_everything_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     supervisor = SlowSupervisor(tmp_path)
@@ -95,7 +95,7 @@ class EndingSupervisor(SlowSupervisor):
         """Do nothing; no process is left."""
 
 
-def test_a_broker_that_ends_again_and_again_is_given_up_with_its_sentence(
+def test_a_broker_that_exits_repeatedly_is_abandoned_with_its_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("WATCH_EVERY_S", "POLL_S"):
@@ -115,7 +115,7 @@ def test_a_broker_that_ends_again_and_again_is_given_up_with_its_sentence(
 
 
 @pytest.mark.parametrize("words", [[], ["Administrator admin, password a-b-c"]])
-def test_what_stands_after_the_start_has_the_password_once_and_then_how_to_set_another(
+def test_the_output_after_the_start_has_the_password_once_and_how_to_set_another(
     tmp_path: Path, words: list[str]
 ) -> None:
     options = SimpleNamespace(web_host="127.0.0.1", web_port=8080, data=tmp_path)
@@ -194,7 +194,7 @@ def losing(
     return supervisor, one
 
 
-def test_everything_is_started_again_when_supervisord_was_killed(tmp_path: Path) -> None:
+def test_everything_is_restarted_after_supervisord_was_killed(tmp_path: Path) -> None:
     supervisor, one = losing(tmp_path)
 
     one.run()
@@ -203,7 +203,7 @@ def test_everything_is_started_again_when_supervisord_was_killed(tmp_path: Path)
     assert supervisor.started == ["redis", "broker", "web", "worker", "beat"]
 
 
-def test_each_process_waits_for_the_end_of_the_one_before_it_and_of_no_other(
+def test_each_process_waits_only_for_the_end_of_its_predecessor(
     tmp_path: Path,
 ) -> None:
     late = {"web", "worker", "beat"}
@@ -222,7 +222,7 @@ def test_each_process_waits_for_the_end_of_the_one_before_it_and_of_no_other(
     ]
 
 
-def test_nothing_is_started_beside_a_process_of_which_nobody_knows_whose_it_is(
+def test_nothing_is_started_beside_a_process_of_unknown_origin(
     tmp_path: Path,
 ) -> None:
     supervisor, one = losing(tmp_path, {UNKNOWN, "web"}, {UNKNOWN})
@@ -232,7 +232,7 @@ def test_nothing_is_started_beside_a_process_of_which_nobody_knows_whose_it_is(
     assert {looks for _, looks in supervisor.at_looks} == {3}
 
 
-def test_a_supervisord_that_lives_and_does_not_answer_ends_the_appliance(tmp_path: Path) -> None:
+def test_a_live_but_unresponsive_supervisord_ends_the_appliance(tmp_path: Path) -> None:
     supervisor, one = losing(tmp_path, has_ended=False)
 
     with pytest.raises(SupervisorError):
@@ -250,7 +250,7 @@ class DyingSupervisor(LostSupervisor):
         return {}
 
 
-def test_a_supervisord_that_is_killed_is_missed_before_it_is_asked_next(
+def test_a_killed_supervisord_is_noticed_before_the_next_query(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(module, "POLL_S", 0.0)
@@ -304,7 +304,7 @@ class StoppedAppliance(Appliance):
         self.stop_asked = self.turns == self.stops_after
 
 
-def test_neither_a_program_that_cannot_be_started_nor_a_log_that_cannot_be_read_ends_the_others(
+def test_neither_an_unstartable_program_nor_an_unreadable_log_affects_the_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("POLL_S", "WATCH_EVERY_S", "TRY_AGAIN_EVERY_S", "REMIND_EVERY_S"):

@@ -45,7 +45,7 @@ def bytes_of(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_copied_is_restored_elsewhere(data: Path, tmp_path: Path, kind: str) -> None:
+def test_a_backup_is_restored_elsewhere(data: Path, tmp_path: Path, kind: str) -> None:
     target, restored = tmp_path / kind, tmp_path / "restored"
 
     copied = run("backup", target, "--data", data)
@@ -66,7 +66,7 @@ def test_what_was_copied_is_restored_elsewhere(data: Path, tmp_path: Path, kind:
         assert backups.bodies(restored, queue_id) == expected
 
 
-def test_the_store_of_a_configuration_that_names_none_is_copied_as_a_store(
+def test_a_store_missing_in_the_configuration_is_backed_up_as_a_store(
     data: Path, tmp_path: Path
 ) -> None:
     target, restored, given = tmp_path / "backup", tmp_path / "restored", tmp_path / "my.conf"
@@ -86,7 +86,7 @@ def test_the_store_of_a_configuration_that_names_none_is_copied_as_a_store(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_backup_is_private_and_files_get_their_modes_and_times_back(
+def test_a_backup_is_private_and_restores_file_modes_and_times(
     data: Path, tmp_path: Path, kind: str
 ) -> None:
     target, restored = tmp_path / kind, tmp_path / "restored"
@@ -109,7 +109,7 @@ def test_a_backup_is_private_and_files_get_their_modes_and_times_back(
     assert again.stat().st_size == log.stat().st_size
 
 
-def test_a_backup_changes_nothing_of_the_appliance(data: Path, tmp_path: Path) -> None:
+def test_a_backup_leaves_the_appliance_unchanged(data: Path, tmp_path: Path) -> None:
     before = bytes_of(data)
 
     assert run("backup", tmp_path / "backup", "--data", data).returncode == 0
@@ -147,7 +147,7 @@ def test_a_flipped_bit_is_found_and_nothing_is_restored(
     assert not restored.exists()
 
 
-def test_missing_and_cut_files_are_named(data: Path, tmp_path: Path) -> None:
+def test_missing_and_truncated_files_are_named(data: Path, tmp_path: Path) -> None:
     target = tmp_path / "backup"
     assert run("backup", target, "--data", data).returncode == 0
     (target / "console.secret_key").unlink()
@@ -166,7 +166,7 @@ def test_missing_and_cut_files_are_named(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
-def test_a_cut_tar_file_is_refused(data: Path, tmp_path: Path, kind: str) -> None:
+def test_a_truncated_tar_file_is_rejected(data: Path, tmp_path: Path, kind: str) -> None:
     target = tmp_path / kind
     assert run("backup", target, "--data", data).returncode == 0
     whole = target.read_bytes()
@@ -204,7 +204,7 @@ def test_a_killed_backup_leaves_nothing_that_looks_complete(
 
 
 @pytest.mark.parametrize("writes", [0, 4, 8])
-def test_no_appliance_starts_where_a_restore_was_killed(
+def test_no_appliance_starts_after_a_killed_restore(
     data: Path, tmp_path: Path, writes: int
 ) -> None:
     target, restored = tmp_path / "backup", tmp_path / "restored"
@@ -223,7 +223,7 @@ def test_no_appliance_starts_where_a_restore_was_killed(
     assert "didn't finish. Delete its contents" in again.stderr
 
 
-def test_a_target_that_would_copy_itself_or_exists_is_refused(data: Path, tmp_path: Path) -> None:
+def test_a_target_that_would_copy_itself_or_exists_is_rejected(data: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(data)
     (tmp_path / "there").mkdir()
@@ -241,7 +241,7 @@ def test_a_target_that_would_copy_itself_or_exists_is_refused(data: Path, tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "link", "there"]
 
 
-def test_a_directory_without_an_appliance_is_refused(tmp_path: Path) -> None:
+def test_a_directory_without_an_appliance_is_rejected(tmp_path: Path) -> None:
     nothing = run("backup", tmp_path / "backup", "--data", tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     empty = run("backup", tmp_path / "backup", "--data", tmp_path / "empty")
@@ -251,7 +251,7 @@ def test_a_directory_without_an_appliance_is_refused(tmp_path: Path) -> None:
     assert nothing.returncode == empty.returncode == 2
 
 
-def test_a_restore_goes_into_an_empty_directory_alone(data: Path, tmp_path: Path) -> None:
+def test_a_restore_needs_an_empty_directory(data: Path, tmp_path: Path) -> None:
     target = tmp_path / "backup"
     assert run("backup", target, "--data", data).returncode == 0
     (tmp_path / "empty").mkdir()
@@ -267,7 +267,7 @@ def test_a_restore_goes_into_an_empty_directory_alone(data: Path, tmp_path: Path
     assert f"The backup {tmp_path / 'nowhere'} doesn't exist" in nothing.stderr
 
 
-def test_what_the_operating_system_puts_into_directories_is_no_part_of_a_backup(
+def test_the_operating_systems_directory_entries_are_not_in_a_backup(
     data: Path, tmp_path: Path
 ) -> None:
     for directory in (".", "store", "store/commitlog", "store/consumequeue", "store/config"):
@@ -287,9 +287,7 @@ def test_what_the_operating_system_puts_into_directories_is_no_part_of_a_backup(
     assert backups.bodies(mounted, 0) == [b"%d" % number for number in range(0, COUNT, 2)]
 
 
-def test_a_directory_that_an_appliance_uses_is_not_restored_into(
-    data: Path, tmp_path: Path
-) -> None:
+def test_a_directory_in_use_by_an_appliance_is_not_overwritten(data: Path, tmp_path: Path) -> None:
     target = tmp_path / "backup"
     assert run("backup", target, "--data", data).returncode == 0
 
@@ -300,7 +298,7 @@ def test_a_directory_that_an_appliance_uses_is_not_restored_into(
     assert f"in use by a running appliance (process {os.getpid()})" in made.stderr
 
 
-def test_a_key_that_names_a_file_elsewhere_names_its_copy_in_the_restored(
+def test_a_key_that_names_an_external_file_names_its_copy_after_the_restore(
     data: Path, tmp_path: Path
 ) -> None:
     target, restored = tmp_path / "backup", tmp_path / "restored"
@@ -327,7 +325,7 @@ def test_a_key_that_names_a_file_elsewhere_names_its_copy_in_the_restored(
     assert str(outside) not in text
 
 
-def test_a_store_elsewhere_is_restored_into_the_data_directory(tmp_path: Path) -> None:
+def test_an_external_store_is_restored_into_the_data_directory(tmp_path: Path) -> None:
     data, target, restored = tmp_path / "data", tmp_path / "backup", tmp_path / "restored"
     make(tmp_path / "first")
     data.mkdir()
@@ -348,7 +346,7 @@ def test_a_store_elsewhere_is_restored_into_the_data_directory(tmp_path: Path) -
     assert f"storePathCommitLog={restored / 'store' / 'commitlog'}\n" in text
 
 
-def test_the_lake_is_copied_unless_it_is_left_out(data: Path, tmp_path: Path) -> None:
+def test_the_lake_is_backed_up_unless_it_is_left_out(data: Path, tmp_path: Path) -> None:
     table = data / "lake" / "bronze" / "messages"
     table.mkdir(parents=True)
     (table / "part.parquet").write_bytes(b"rows")
@@ -365,7 +363,7 @@ def test_the_lake_is_copied_unless_it_is_left_out(data: Path, tmp_path: Path) ->
     assert not (tmp_path / "without" / "lake").exists()
 
 
-def test_what_is_kept_elsewhere_is_said(data: Path, tmp_path: Path) -> None:
+def test_data_stored_elsewhere_is_reported(data: Path, tmp_path: Path) -> None:
     (data / "elsewhere").symlink_to("/etc")
 
     done = run(
@@ -387,9 +385,7 @@ def test_what_is_kept_elsewhere_is_said(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root copies for another user")
-def test_root_copies_nothing_that_the_appliances_user_may_not_read(
-    data: Path, tmp_path: Path
-) -> None:
+def test_root_copies_nothing_unreadable_for_the_appliances_user(data: Path, tmp_path: Path) -> None:
     nobody = 65534
     for path in (data, *data.rglob("*")):
         os.chown(path, nobody, nobody)
@@ -407,7 +403,7 @@ def test_root_copies_nothing_that_the_appliances_user_may_not_read(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
-def test_root_gives_what_it_restores_to_the_user_that_it_was_of(data: Path, tmp_path: Path) -> None:
+def test_root_gives_restored_files_to_their_former_user(data: Path, tmp_path: Path) -> None:
     nobody = 65534
     for path in (data, *data.rglob("*")):
         os.chown(path, nobody, nobody)
@@ -419,7 +415,7 @@ def test_root_gives_what_it_restores_to_the_user_that_it_was_of(data: Path, tmp_
     assert {path.lstat().st_uid for path in (restored, *restored.rglob("*"))} == {nobody}
 
 
-def test_progress_says_share_rate_and_time_left() -> None:
+def test_progress_shows_share_rate_and_time_left() -> None:
     progress = Progress(1000, is_shown=False)
     progress.add(250)
 

@@ -27,11 +27,11 @@ def a_manifest(**changes: object) -> Manifest:
     return msgspec.structs.replace(manifest, **changes)
 
 
-def test_a_manifest_is_read_as_it_was_written() -> None:
+def test_a_written_manifest_is_read_back_unchanged() -> None:
     assert backup_manifest.decode(backup_manifest.encode(a_manifest())) == a_manifest()
 
 
-def test_any_flipped_bit_of_a_manifest_is_found() -> None:
+def test_any_flipped_bit_of_a_manifest_is_detected() -> None:
     text = backup_manifest.encode(a_manifest())
 
     for position in range(len(text.rstrip())):
@@ -47,12 +47,12 @@ def test_any_flipped_bit_of_a_manifest_is_found() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b"[]", b"\xff", b'{"sha256":"","manifest":{}}'])
-def test_what_is_no_manifest_is_refused_in_a_sentence(text: bytes) -> None:
+def test_an_invalid_manifest_is_rejected_with_an_explanation(text: bytes) -> None:
     with pytest.raises(BackupError, match=r"The manifest is damaged"):
         backup_manifest.decode(text)
 
 
-def test_a_later_format_is_refused_by_its_number() -> None:
+def test_a_later_format_is_rejected_by_its_number() -> None:
     text = backup_manifest.encode(a_manifest(format=backup_manifest.FORMAT + 1))
 
     with pytest.raises(BackupError, match=r"format 2, but this Trebuchet supports 1"):
@@ -62,7 +62,7 @@ def test_a_later_format_is_refused_by_its_number() -> None:
 @pytest.mark.parametrize(
     "path", ["", "/etc/passwd", "../x", "a/../../x", "a//b", "./a", ".", "a\0b", "manifest.json"]
 )
-def test_a_path_that_leads_elsewhere_is_refused(path: str) -> None:
+def test_a_path_that_leads_outside_is_rejected(path: str) -> None:
     entries = [ENTRY, msgspec.structs.replace(ENTRY, path=path)]
 
     edits = [Edit("broker.conf", {"aclFile": path})]
@@ -83,7 +83,5 @@ def test_a_path_that_leads_elsewhere_is_refused(path: str) -> None:
         ({"store/abort": (5, "ab" * 32)}, ["modified: store/abort"]),
     ],
 )
-def test_a_file_that_is_not_as_it_was_is_named(
-    found: dict[str, tuple[int, str]], sentences: list[str]
-) -> None:
+def test_a_modified_file_is_named(found: dict[str, tuple[int, str]], sentences: list[str]) -> None:
     assert backup_manifest.differences(a_manifest(), found) == sentences

@@ -37,7 +37,7 @@ def taken_port() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("key", ["listenPort", "namesrvListenPort"])
-def test_a_taken_port_is_named_in_one_sentence(tmp_path: Path, taken_port: int, key: str) -> None:
+def test_a_port_in_use_is_named_in_one_sentence(tmp_path: Path, taken_port: int, key: str) -> None:
     broker = BrokerProcess(tmp_path, **{key: taken_port})
 
     code = run_broker(broker)
@@ -48,7 +48,7 @@ def test_a_taken_port_is_named_in_one_sentence(tmp_path: Path, taken_port: int, 
     assert "Traceback" not in broker.words()
 
 
-def test_a_store_that_another_process_has_is_refused(
+def test_a_store_in_use_by_another_process_is_rejected(
     tmp_path: Path, broker_process: BrokerProcess
 ) -> None:
     second = BrokerProcess(tmp_path / "second", storePathRootDir=broker_process.store)
@@ -92,7 +92,9 @@ def test_a_damaged_document_is_read_from_its_backup(
     assert broker.stop() == 0
 
 
-def test_the_start_logs_what_differs_from_the_defaults_and_no_secret(tmp_path: Path) -> None:
+def test_the_start_logs_settings_that_differ_from_the_defaults_but_no_secret(
+    tmp_path: Path,
+) -> None:
     keys: dict[str, object] = {
         "maxMessageSize": 1000,
         "tls.server.keyPassword": "hunter2",
@@ -144,7 +146,7 @@ def test_an_unknown_key_is_one_warning_with_the_nearest_known_key(tmp_path: Path
         ("bindAddress", "not-an-address"),
     ],
 )
-def test_a_bad_value_ends_with_2_before_any_port_opens(
+def test_an_invalid_value_exits_with_2_before_any_port_opens(
     tmp_path: Path, key: str, value: str
 ) -> None:
     broker = BrokerProcess(tmp_path, **{key: value})
@@ -158,7 +160,7 @@ def test_a_bad_value_ends_with_2_before_any_port_opens(
     assert not broker.store.exists()
 
 
-def test_a_missing_file_ends_with_2(tmp_path: Path) -> None:
+def test_a_missing_file_exits_with_2(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "broker_core", "-c", str(tmp_path / "none.conf")],
         cwd=ROOT,

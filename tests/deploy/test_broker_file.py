@@ -29,14 +29,14 @@ def test_without_a_file_one_is_written_once(tmp_path: Path) -> None:
     assert store_of(again) == str(tmp_path / "store")
 
 
-def test_a_file_that_names_a_store_is_used_as_it_is(tmp_path: Path) -> None:
+def test_a_file_that_names_a_store_is_used_unchanged(tmp_path: Path) -> None:
     given = tmp_path / "given.conf"
     given.write_text(f"storePathRootDir={tmp_path / 'mine'}\n")
 
     assert broker_file.effective_file(given, tmp_path / "data") == given
 
 
-def test_secrets_in_a_file_that_is_copied_and_that_others_may_read_are_warned_of(
+def test_secrets_in_a_copied_file_readable_by_others_cause_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = tmp_path / "given.conf"
@@ -63,7 +63,7 @@ def test_a_file_that_names_no_store_gets_one_in_the_data_directory(tmp_path: Pat
     assert "listenPort=1234" in file.read_text()
 
 
-def test_a_path_with_characters_that_properties_escape_stays_the_path(tmp_path: Path) -> None:
+def test_a_path_with_escaped_characters_stays_the_same(tmp_path: Path) -> None:
     data = tmp_path / "a b=c:d\\e"
 
     file = broker_file.effective_file(None, data)
@@ -71,12 +71,12 @@ def test_a_path_with_characters_that_properties_escape_stays_the_path(tmp_path: 
     assert store_of(file) == str(data / "store")
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(broker_file.BrokerFileError, match=r"Can't read .*none\.conf"):
         broker_file.effective_file(tmp_path / "none.conf", tmp_path)
 
 
-def test_the_default_configuration_says_nothing_that_the_broker_does_not_know() -> None:
+def test_the_default_configuration_only_has_keys_known_to_the_broker() -> None:
     configuration, errors = load(str(broker_file.TEMPLATE))
 
     assert errors == []
@@ -106,7 +106,7 @@ def test_the_commented_keys_of_the_default_configuration_are_known(tmp_path: Pat
         ("adminListenAddress=127.0.0.1:10921\nnamesrvAddr=10.0.0.9:9876", "10.0.0.9:9876"),
     ],
 )
-def test_the_console_administers_at_the_listener_for_it(
+def test_the_console_administers_at_its_listener(
     keys: str, console_namesrv: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "broker.conf"
@@ -118,7 +118,7 @@ def test_the_console_administers_at_the_listener_for_it(
     assert found.namesrv == ("10.0.0.9:9876" if "namesrvAddr" in keys else "127.0.0.1:9876")
 
 
-def test_the_console_knows_the_own_broker_wherever_it_is_asked(tmp_path: Path) -> None:
+def test_the_console_recognizes_its_own_broker_at_any_address(tmp_path: Path) -> None:
     keys = f"storePathRootDir={tmp_path / 'store'}\nbrokerIP1=10.0.0.7\nlistenPort=12911\n"
     public, led = tmp_path / "public.conf", tmp_path / "led.conf"
     public.write_text(keys)

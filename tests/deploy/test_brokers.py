@@ -59,13 +59,13 @@ def started(data: Path, *arguments: str, **keys: object) -> dict[str, BrokerSett
         (["--slave"], {"brokers": 2}, ["broker", "broker-b", "slave", "slave-b"]),
     ],
 )
-def test_the_option_wins_over_the_key(
+def test_the_option_takes_precedence_over_the_key(
     data: Path, arguments: list[str], keys: dict[str, object], expected: list[str]
 ) -> None:
     assert list(started(data, *arguments, **keys)) == expected
 
 
-def test_each_has_a_name_and_ports_and_files_of_its_own(data: Path) -> None:
+def test_each_has_its_own_name_ports_and_files(data: Path) -> None:
     keys = {
         "haListenPort": 20950,
         "metricsListenPort": 5557,
@@ -104,7 +104,7 @@ def test_each_broker_has_a_grpc_port_unless_its_file_says_otherwise(data: Path) 
 @pytest.mark.parametrize(
     "keys", [{"grpcListenPort": 0}, {"aclEnable": "true", "accessValidators": "own"}]
 )
-def test_no_broker_has_a_grpc_port_that_the_first_does_not_have(
+def test_no_broker_has_a_grpc_port_that_the_first_lacks(
     data: Path, keys: dict[str, object]
 ) -> None:
     found = started(data, "--brokers", "2", "--slave", **keys)
@@ -128,13 +128,13 @@ def test_a_masters_file_from_before_grpc_gets_a_port_next_to_the_firsts(data: Pa
     assert "grpcListenPort=8101" in program.command
 
 
-def test_a_broker_of_another_name_has_followers_of_its_name(data: Path) -> None:
+def test_a_broker_with_another_name_has_followers_of_that_name(data: Path) -> None:
     found = started(data, "--brokers", "2", brokerName="orders")
 
     assert found["broker-b"].name == "orders-b"
 
 
-def test_what_was_changed_in_a_masters_own_file_stays_and_the_name_server_follows(
+def test_changes_in_a_masters_own_file_stay_and_the_name_server_follows(
     data: Path,
 ) -> None:
     own = started(data, "--brokers", "2")["broker-b"].file
@@ -149,7 +149,7 @@ def test_what_was_changed_in_a_masters_own_file_stays_and_the_name_server_follow
     assert table["namesrvAddr"] == found.namesrv == "127.0.0.1:20976"
 
 
-def test_a_new_master_has_the_topics_and_groups_of_the_first_and_keeps_its_own_later(
+def test_a_new_master_has_the_firsts_topics_and_groups_and_keeps_later_ones_of_its_own(
     data: Path,
 ) -> None:
     theirs = data / "store" / "config"
@@ -170,7 +170,7 @@ def test_a_new_master_has_the_topics_and_groups_of_the_first_and_keeps_its_own_l
     assert java_json.decode((ours / "topics.json").read_bytes()) == table
 
 
-def test_fewer_masters_leave_the_others_alone_and_say_what_remains(data: Path) -> None:
+def test_fewer_masters_leave_the_others_alone_and_list_leftovers(data: Path) -> None:
     started(data, "--brokers", "3")
     kept = {path: path.read_bytes() for path in (data / "brokers").rglob("broker.conf")}
 
@@ -196,7 +196,7 @@ def test_fewer_masters_leave_the_others_alone_and_say_what_remains(data: Path) -
         ({"brokers": 0}, "brokers"),
     ],
 )
-def test_what_cannot_be_several_is_refused_with_a_sentence(
+def test_a_repeated_single_value_is_rejected_with_an_explanation(
     data: Path, keys: dict[str, object], words: str
 ) -> None:
     with pytest.raises(broker_file.BrokerFileError, match=words):
@@ -206,9 +206,7 @@ def test_what_cannot_be_several_is_refused_with_a_sentence(
 @pytest.mark.parametrize(
     ("key", "value"), [("brokerName", "broker-a"), ("brokerClusterName", "Another")]
 )
-def test_masters_of_one_name_or_of_two_clusters_are_refused(
-    data: Path, key: str, value: str
-) -> None:
+def test_two_masters_of_one_name_or_cluster_are_rejected(data: Path, key: str, value: str) -> None:
     own = started(data, "--brokers", "2")["broker-b"].file
     own.write_text(replace_values(own.read_text(), {key: value}))
 
@@ -219,7 +217,7 @@ def test_masters_of_one_name_or_of_two_clusters_are_refused(
     assert str(own) in str(error.value)
 
 
-def test_a_port_that_two_masters_want_is_refused_and_both_are_named(data: Path) -> None:
+def test_a_port_of_two_masters_is_rejected_and_both_are_named(data: Path) -> None:
     port, other = free_port(), free_port()
     found = started(
         data, "--brokers", "2", listenPort=port, namesrvListenPort=other, grpcListenPort=0
@@ -237,12 +235,12 @@ def test_a_port_that_two_masters_want_is_refused_and_both_are_named(data: Path) 
 
 
 @pytest.mark.parametrize("text", ["0", "17", "two", ""])
-def test_a_number_that_makes_no_sense_is_refused(text: str) -> None:
+def test_an_unreasonable_number_is_rejected(text: str) -> None:
     with pytest.raises(options.OptionError, match="--brokers"):
         options.parse(["--brokers", text], {})
 
 
-def test_all_run_before_the_console_which_asks_each(data: Path) -> None:
+def test_all_processes_run_before_the_console_which_queries_each(data: Path) -> None:
     asked = options.parse(["--brokers", "2", "--slave"], {"TREBUCHET_DATA": str(data)})
     found = cluster.settings(first(data), asked)
 

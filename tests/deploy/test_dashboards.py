@@ -186,7 +186,7 @@ def test_promtool_finds_nothing() -> None:
     assert "SUCCESS" in promtool("check", "config", str(FOLDER / "prometheus.yml"))
 
 
-def test_each_rule_fires_when_it_should_and_none_when_all_is_well(tmp_path: Path) -> None:
+def test_each_rule_fires_when_it_should_and_none_fires_otherwise(tmp_path: Path) -> None:
     assert {rule["alert"] for rule in rules()} == CASES.keys()
     # A disk that is full also fills.
     others = {"TrebuchetDiskFull": ["TrebuchetDiskFills"]}
@@ -203,7 +203,7 @@ def test_each_rule_fires_when_it_should_and_none_when_all_is_well(tmp_path: Path
     promtool("test", "rules", str(file))
 
 
-def test_each_rule_says_how_urgent_it_is_and_what_to_do() -> None:
+def test_each_rule_has_an_urgency_and_advice() -> None:
     for rule in rules():
         assert rule["labels"]["severity"] in {"critical", "warning", "info"}
         assert rule["annotations"].keys() == {"summary", "description"}
@@ -242,7 +242,7 @@ def test_a_dashboard_runs_on_any_data_source_and_explains_each_panel(path: Path)
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
-def test_no_panel_lies_on_another(path: Path) -> None:
+def test_no_panel_overlaps_another(path: Path) -> None:
     places = [panel["gridPos"] for panel in dashboard(path)["panels"]]
 
     for place in places:

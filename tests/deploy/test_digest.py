@@ -29,7 +29,7 @@ def test_a_line_is_shown_by_its_level(line: str, is_shown: bool) -> None:
     assert Digest().shows("web", line) is is_shown
 
 
-def test_a_line_without_a_level_goes_with_the_one_before_of_its_process() -> None:
+def test_a_line_without_a_level_follows_its_processes_previous_line() -> None:
     digest = Digest()
     digest.shows("web", INFO)
     digest.shows("worker", WARNING)
@@ -38,7 +38,7 @@ def test_a_line_without_a_level_goes_with_the_one_before_of_its_process() -> Non
     assert digest.shows("worker", "Traceback (most recent call last):")
 
 
-def test_what_was_not_shown_is_counted_once_a_minute() -> None:
+def test_hidden_events_are_counted_once_a_minute() -> None:
     now = 0.0
     digest = Digest(lambda: now)
     for name in ("web", "web", "broker"):

@@ -38,7 +38,7 @@ def test_root_installs_it_once(installed: list[str], capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == ""
 
 
-def test_who_may_not_install_is_told_the_command(
+def test_a_user_without_permission_to_install_is_told_the_command(
     installed: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(system_packages, "may_install", lambda: False)
@@ -49,7 +49,7 @@ def test_who_may_not_install_is_told_the_command(
     assert system_packages.command_for(known.PACKAGE) in capsys.readouterr().out
 
 
-def test_whoever_starts_it_in_english_gets_no_font(
+def test_an_english_start_installs_no_font(
     installed: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TREBUCHET_LANGUAGE", "en")

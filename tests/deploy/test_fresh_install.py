@@ -55,7 +55,7 @@ def appliance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
 
 
 @pytest.mark.fault
-def test_it_listens_where_it_says_and_nowhere_else(appliance: Appliance) -> None:
+def test_it_only_listens_at_the_stated_address(appliance: Appliance) -> None:
     running = {name: appliance.pid_of(name) for name in PROCESSES}
 
     found = listening(appliance.pid)
@@ -123,7 +123,7 @@ def matching(appliance: Appliance) -> list[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize("has_account", [False, True])
-async def test_no_default_credentials_are_an_account_of_the_broker(
+async def test_no_default_credentials_are_a_broker_account(
     tmp_path: Path, *, has_account: bool
 ) -> None:
     honest = Credentials("honest-account", "its own secret")

@@ -24,7 +24,7 @@ REPORT = """<testsuites><testsuite>
 </testsuite></testsuites>"""
 
 
-def test_without_an_argument_it_is_the_quick_tier() -> None:
+def test_without_an_argument_the_quick_tier_runs() -> None:
     asked = checks.parse([], {})
 
     assert (asked.tier, asked.may_install) == ("quick", False)
@@ -39,13 +39,13 @@ def test_without_an_argument_it_is_the_quick_tier() -> None:
         (["all"], {"CI": "false"}, False),
     ],
 )
-def test_it_installs_when_it_is_asked_to_or_in_ci(
+def test_it_installs_on_request_or_in_ci(
     arguments: list[str], environment: dict[str, str], expected: bool
 ) -> None:
     assert checks.parse(arguments, environment).may_install is expected
 
 
-def test_the_tiers_together_leave_no_test_out() -> None:
+def test_the_tiers_together_include_every_test() -> None:
     (quick,) = gate.stages_of("unit", 1)
     *_, together = gate.stages_of("all", 1)
     _, *heavy = together[: -len(quick)]
@@ -68,7 +68,7 @@ def test_the_tiers_together_leave_no_test_out() -> None:
     ]
 
 
-def test_what_sends_and_pulls_go_through_is_served_by_python_alone_as_well() -> None:
+def test_sends_and_pulls_can_also_be_served_by_python_alone() -> None:
     twin = next(step for step in gate.stages_of("unit", 1)[0] if step.name == "python")
 
     assert list(twin.command[:2]) == ["env", "TREBUCHET_NATIVE=0"]
@@ -82,13 +82,13 @@ def selected(step: Step) -> list[str]:
     return list(step.command[marks:options])
 
 
-def test_each_step_has_a_report_of_its_own() -> None:
+def test_each_step_has_its_own_report() -> None:
     reports = [step.report for stage in gate.stages_of("all", 1) for step in stage if step.report]
 
     assert len(reports) == len(set(reports)) == 12
 
 
-def test_every_marker_that_is_declared_is_heavy(pytestconfig: pytest.Config) -> None:
+def test_every_declared_marker_is_heavy(pytestconfig: pytest.Config) -> None:
     ours = {"spark", "interop", "fault", "browser", "callgrind", "fuzz"}
     declared = {line.split(":")[0] for line in pytestconfig.getini("markers")}
 
@@ -96,7 +96,7 @@ def test_every_marker_that_is_declared_is_heavy(pytestconfig: pytest.Config) -> 
     assert set(gate.HEAVY.split(" or ")) == ours
 
 
-def test_tests_are_counted_by_how_they_ended(tmp_path: Path) -> None:
+def test_tests_are_counted_by_outcome(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     report.write_text(REPORT)
 
@@ -114,7 +114,7 @@ def one_step(monkeypatch: pytest.MonkeyPatch, report: Path, codes: dict[str, int
     monkeypatch.setattr(steps, "run", lambda stage: codes)
 
 
-def test_the_verdict_is_the_last_line_and_tells_what_was_not_run(
+def test_the_verdict_is_the_last_line_and_lists_what_was_not_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = tmp_path / "report.xml"
@@ -130,7 +130,7 @@ def test_the_verdict_is_the_last_line_and_tells_what_was_not_run(
     assert "NOT EVERYTHING WAS RUN: chromium is missing" in last
 
 
-def test_a_run_with_known_gaps_and_no_skipped_test_ran_everything(
+def test_a_run_with_known_gaps_and_no_skipped_test_is_complete(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tests = tmp_path / "test_gaps.py"
@@ -156,7 +156,7 @@ def test_a_run_with_known_gaps_and_no_skipped_test_ran_everything(
     assert output.endswith(": 1 passed, 0 failed, 0 skipped, 2 known gaps: docs/security.md")
 
 
-def test_what_passes_alone_is_named_and_passes(
+def test_a_test_that_passes_alone_is_named_and_passes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(gate.SEED_VARIABLE, "0")
@@ -185,7 +185,7 @@ def test_what_passes_alone_is_named_and_passes(
     )
 
 
-def test_what_fails_alone_too_fails(
+def test_a_test_that_also_fails_alone_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(gate.SEED_VARIABLE, "0")

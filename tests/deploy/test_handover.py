@@ -41,7 +41,7 @@ def give(data: Path) -> list[Path]:
     return hand_over(data, USER.pw_uid, USER.pw_gid)
 
 
-def test_all_that_is_roots_becomes_the_users(data: Path) -> None:
+def test_all_of_roots_files_become_the_users(data: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(str(data / "redis.sock"))
     os.mkfifo(data / "pipe")
@@ -66,7 +66,7 @@ def test_a_symbolic_link_is_not_followed(data: Path, tmp_path: Path) -> None:
     assert set(owners(outside).values()) == {0}
 
 
-def test_a_file_with_a_name_outside_is_refused_and_nothing_is_changed(
+def test_a_file_with_a_path_outside_is_rejected_and_changes_nothing(
     data: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "secret").touch()
@@ -79,7 +79,7 @@ def test_a_file_with_a_name_outside_is_refused_and_nothing_is_changed(
     assert set(owners(data).values()) == {0}
 
 
-def test_a_file_with_two_names_inside_is_handed_over(data: Path) -> None:
+def test_a_file_with_two_names_inside_is_transferred(data: Path) -> None:
     os.link(data / "appliance.lock", data / "store" / "appliance.lock.bak")
 
     give(data)
@@ -87,7 +87,7 @@ def test_a_file_with_two_names_inside_is_handed_over(data: Path) -> None:
     assert set(owners(data).values()) == {USER.pw_uid}
 
 
-def test_what_is_somebody_elses_stays_theirs(data: Path) -> None:
+def test_other_users_data_stays_theirs(data: Path) -> None:
     other = pwd.getpwnam("nobody").pw_uid
     os.chown(data / "store", other, other)
 
@@ -98,14 +98,14 @@ def test_what_is_somebody_elses_stays_theirs(data: Path) -> None:
 
 
 @pytest.mark.parametrize("owner", [0, USER.pw_uid])
-def test_an_appliances_directory_may_be_handed_over(data: Path, owner: int) -> None:
+def test_an_appliances_directory_may_change_hands(data: Path, owner: int) -> None:
     os.chown(data, owner, owner)
 
     require_ours(data, USER.pw_uid)
     require_ours(data.parent / "new", USER.pw_uid)
 
 
-def test_what_the_operating_system_put_there_is_neither_handed_over_nor_in_the_way(
+def test_the_operating_systems_entries_are_neither_transferred_nor_in_the_way(
     data: Path, tmp_path: Path
 ) -> None:
     mounted = tmp_path / "mounted"
@@ -124,14 +124,14 @@ def test_what_the_operating_system_put_there_is_neither_handed_over_nor_in_the_w
     }
 
 
-def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_an_unrelated_directory_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "passwd").touch()
 
     with pytest.raises(HandoverError, match="--data"):
         require_ours(tmp_path, USER.pw_uid)
 
 
-def test_a_directory_of_another_user_is_refused(data: Path) -> None:
+def test_a_directory_of_another_user_is_rejected(data: Path) -> None:
     other = pwd.getpwnam("nobody").pw_uid
     os.chown(data, other, other)
 
@@ -157,7 +157,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("started")
-def test_what_the_user_cannot_reach_keeps_root_with_a_warning(
+def test_files_unreachable_for_the_user_stay_roots_with_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     private = tmp_path / "private"
@@ -176,7 +176,7 @@ def test_what_the_user_cannot_reach_keeps_root_with_a_warning(
 
 @pytest.mark.usefixtures("started")
 @pytest.mark.parametrize("name", ["daemon", "nobody-of-this-name"])
-def test_a_user_that_was_asked_for_is_refused_instead(
+def test_a_requested_user_is_rejected_instead(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -194,7 +194,7 @@ def test_a_user_that_was_asked_for_is_refused_instead(
 
 
 @pytest.mark.usefixtures("started")
-def test_a_configuration_that_the_user_cannot_read_is_named(
+def test_a_configuration_unreadable_for_the_user_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TREBUCHET_USER", "daemon")

@@ -104,7 +104,7 @@ def configuration(directory: Path, **keys: object) -> Path:
 
 
 @pytest.mark.parametrize("is_public", [False, True], ids=["loopback", "public"])
-def test_each_unit_is_valid_and_little_exposed(place: Path, is_public: bool) -> None:
+def test_each_unit_is_valid_and_has_a_low_exposure(place: Path, is_public: bool) -> None:
     address = "0.0.0.0" if is_public else "127.0.0.1"
     file = configuration(place, bindAddress=address, brokerIP1="127.0.0.1")
     web = f"{address}:{443 if is_public else 8000}"
@@ -120,7 +120,7 @@ def test_each_unit_is_valid_and_little_exposed(place: Path, is_public: bool) -> 
         assert done.returncode == 0, f"{name}: {done.stdout}"
 
 
-def test_a_unit_with_less_of_a_sandbox_is_refused(place: Path) -> None:
+def test_a_unit_with_a_weaker_sandbox_is_rejected(place: Path) -> None:
     unit = made(place)["broker"]
     kept = [line for line in unit.read_text().splitlines() if not line.startswith("Protect")]
     unit.write_text("\n".join(kept))
@@ -130,7 +130,7 @@ def test_a_unit_with_less_of_a_sandbox_is_refused(place: Path) -> None:
     assert done.returncode != 0
 
 
-def test_java_alone_may_run_what_it_writes(place: Path) -> None:
+def test_only_java_may_run_what_it_writes(place: Path) -> None:
     units = made(place)
 
     for name in SERVICES:
@@ -140,7 +140,7 @@ def test_java_alone_may_run_what_it_writes(place: Path) -> None:
         assert settings(units[name], "User") == [USER]
 
 
-def test_who_listens_publicly_is_not_cut_off_and_may_use_its_port(place: Path) -> None:
+def test_a_public_listener_is_not_cut_off_and_may_use_its_port(place: Path) -> None:
     file = configuration(place, bindAddress="0.0.0.0", brokerIP1="127.0.0.1")
     units = made(place, "-c", str(file), TREBUCHET_WEB="0.0.0.0:443")
 
@@ -152,7 +152,7 @@ def test_who_listens_publicly_is_not_cut_off_and_may_use_its_port(place: Path) -
     assert settings(units["broker"], "CapabilityBoundingSet") == [""]
 
 
-def test_secrets_reach_the_console_in_files_and_nobody_else(place: Path) -> None:
+def test_secrets_reach_the_console_only_in_files(place: Path) -> None:
     file = place / "session key"
     file.write_text("s3cret")
     units = made(place, TREBUCHET_SECRET_KEY_FILE=str(file))
@@ -166,7 +166,7 @@ def test_secrets_reach_the_console_in_files_and_nobody_else(place: Path) -> None
         assert "secret" not in units[name].read_text()
 
 
-def test_settings_of_the_console_reach_its_processes(place: Path) -> None:
+def test_console_settings_reach_its_processes(place: Path) -> None:
     unit = made(
         place,
         TREBUCHET_ALLOWED_HOSTS="console.example",
@@ -182,7 +182,7 @@ def test_settings_of_the_console_reach_its_processes(place: Path) -> None:
     assert not [one for one in variables if "chief" in one or "s3cret" in one or "_USER" in one]
 
 
-def test_what_one_process_alone_is_told_is_in_its_unit_and_its_command_is_python(
+def test_settings_for_one_process_are_in_its_unit_and_its_command_is_python(
     place: Path,
 ) -> None:
     units = made(place)
@@ -207,7 +207,7 @@ def test_what_one_process_alone_is_told_is_in_its_unit_and_its_command_is_python
         ({"TREBUCHET_WEB": "nowhere"}, "TREBUCHET_WEB"),
     ],
 )
-def test_what_would_be_wrong_is_one_sentence(
+def test_an_invalid_setting_is_reported_in_one_sentence(
     place: Path, environment: dict[str, str], word: str
 ) -> None:
     code, said = harden(place, root=ROOT, **environment)
@@ -218,7 +218,7 @@ def test_what_would_be_wrong_is_one_sentence(
     assert "s3cret" not in said
 
 
-def test_a_configuration_without_a_store_is_one_sentence(place: Path) -> None:
+def test_a_configuration_without_a_store_is_reported_in_one_sentence(place: Path) -> None:
     (place / "given.conf").write_text("listenPort=10911\n")
 
     code, said = harden(place, "-c", str(place / "given.conf"))
@@ -227,7 +227,7 @@ def test_a_configuration_without_a_store_is_one_sentence(place: Path) -> None:
     assert "storePathRootDir=" in said
 
 
-def test_what_is_printed_is_what_is_written_with_how_to_install_it(place: Path) -> None:
+def test_the_printed_bill_matches_the_file_and_its_installation(place: Path) -> None:
     units = made(place)
 
     code, said = harden(place)
@@ -241,7 +241,7 @@ def test_what_is_printed_is_what_is_written_with_how_to_install_it(place: Path) 
     assert "systemctl enable --now trebuchet.target" in head[-1]
 
 
-def test_a_path_with_odd_characters_is_one_word(place: Path) -> None:
+def test_a_path_with_special_characters_is_one_word(place: Path) -> None:
     file = configuration(place)
     odd = file.rename(place / 'a "100%" $HOME.conf')
 
@@ -253,7 +253,7 @@ def test_a_path_with_odd_characters_is_one_word(place: Path) -> None:
     assert verified.stdout == ""
 
 
-def test_what_is_in_a_home_is_all_that_is_seen_of_homes(tmp_path: Path, place: Path) -> None:
+def test_only_its_own_home_is_visible(tmp_path: Path, place: Path) -> None:
     home = Path("/home/somebody/trebuchet")
     unit = units_of(home)
 
@@ -342,7 +342,7 @@ class Unit:
 
 
 @pytest.mark.fault
-def test_broker_and_console_run_as_their_units_say(place: Path) -> None:
+def test_broker_and_console_run_according_to_their_units(place: Path) -> None:
     port, namesrv, web_port = free_port(), free_port(), free_port()
     file = configuration(place, listenPort=port, namesrvListenPort=namesrv, grpcListenPort=0)
     checkout = open_checkout(place)

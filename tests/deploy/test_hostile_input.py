@@ -55,14 +55,14 @@ def test_garbage_closes_the_connection(broker: BrokerProcess, rng: random.Random
             assert client.is_closed_by_peer()
 
 
-def test_words_of_another_protocol_close_the_connection(broker: BrokerProcess) -> None:
+def test_another_protocols_words_close_the_connection(broker: BrokerProcess) -> None:
     with RawClient(broker.port) as client:
         client.send_bytes(b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n")
 
         assert client.is_closed_by_peer()
 
 
-def test_an_oversized_frame_is_cut_off_at_its_length(broker: BrokerProcess) -> None:
+def test_an_oversized_frame_is_cut_at_its_length(broker: BrokerProcess) -> None:
     with RawClient(broker.port) as client:
         client.send_bytes(struct.pack(">i", 0x7FFF_FFFF) + b"x" * 1_000)
 
@@ -116,7 +116,7 @@ def test_an_unknown_request_code_is_answered(broker: BrokerProcess) -> None:
 
 
 @pytest.mark.parametrize("topic", ILLEGAL_TOPICS)
-def test_an_illegal_topic_name_is_refused_when_created(broker: BrokerProcess, topic: str) -> None:
+def test_creating_an_illegal_topic_name_is_rejected(broker: BrokerProcess, topic: str) -> None:
     with RawClient(broker.port) as client:
         answer = client.ask(raw_remoting.UPDATE_AND_CREATE_TOPIC, raw_remoting.topic_fields(topic))
 
@@ -126,7 +126,7 @@ def test_an_illegal_topic_name_is_refused_when_created(broker: BrokerProcess, to
 
 
 @pytest.mark.parametrize("topic", ILLEGAL_TOPICS)
-def test_an_illegal_topic_name_is_refused_when_sent_to(broker: BrokerProcess, topic: str) -> None:
+def test_sending_to_an_illegal_topic_name_is_rejected(broker: BrokerProcess, topic: str) -> None:
     with RawClient(broker.port) as client:
         answer = client.ask(raw_remoting.SEND_MESSAGE, raw_remoting.send_fields(topic), b"x")
 
@@ -134,7 +134,7 @@ def test_an_illegal_topic_name_is_refused_when_sent_to(broker: BrokerProcess, to
     assert answer.remark
 
 
-def test_a_body_above_the_limit_is_refused(broker: BrokerProcess) -> None:
+def test_a_body_above_the_limit_is_rejected(broker: BrokerProcess) -> None:
     with RawClient(broker.port) as client:
         answer = client.ask(
             raw_remoting.SEND_MESSAGE,
@@ -149,7 +149,7 @@ def test_a_body_above_the_limit_is_refused(broker: BrokerProcess) -> None:
 
 
 @pytest.mark.parametrize("field", ["topic", "queueId", "bornTimestamp"])
-def test_a_header_without_a_required_field_is_refused(broker: BrokerProcess, field: str) -> None:
+def test_a_header_without_a_required_field_is_rejected(broker: BrokerProcess, field: str) -> None:
     fields = raw_remoting.send_fields(TOPIC)
     del fields[field]
     with RawClient(broker.port) as client:
@@ -160,7 +160,7 @@ def test_a_header_without_a_required_field_is_refused(broker: BrokerProcess, fie
 
 
 @pytest.mark.parametrize("value", ["", "one", "99999999999999999999", "1e3"])
-def test_a_number_that_is_none_is_refused(broker: BrokerProcess, value: str) -> None:
+def test_a_non_numeric_value_is_rejected(broker: BrokerProcess, value: str) -> None:
     fields = {**raw_remoting.send_fields(TOPIC), "queueId": value, "bornTimestamp": value}
     with RawClient(broker.port) as client:
         answer = client.ask(raw_remoting.SEND_MESSAGE, fields, b"x")

@@ -48,11 +48,11 @@ SECONDS_MAX = 60
         ),
     ],
 )
-def test_uv_looks_where_pip_is_told_to_look(configuration: str, told: dict[str, str]) -> None:
+def test_uv_looks_where_pip_is_configured_to_look(configuration: str, told: dict[str, str]) -> None:
     assert uv_environment(configuration) == {"UV_SYSTEM_CERTS": "true", **told}
 
 
-def test_pip_says_its_configuration_without_being_installed(
+def test_pip_reports_its_configuration_without_being_installed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     wheels = tmp_path / "wheels"
@@ -102,7 +102,7 @@ def test_the_compiler_runs_while_packages_are_installed(
     assert ended.exists(), "the start went on before the compiler's end"
 
 
-def test_a_compiler_ends_with_an_installation_that_fails(
+def test_a_compiler_exits_with_a_failing_installation(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     compiler = tmp_path / "python"

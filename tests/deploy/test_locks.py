@@ -31,7 +31,7 @@ def locked(file: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_lock_has_what_its_file_pins_and_each_entry_once(file: Path) -> None:
+def test_a_lock_file_has_its_sources_pins_and_each_entry_once(file: Path) -> None:
     # The reader rejects an entry without a hash.
     found = list(entries(file))
 
@@ -50,7 +50,7 @@ def test_a_lock_has_what_its_file_pins_and_each_entry_once(file: Path) -> None:
         f"django --hash=sha256:{64 * 'a'}",
     ],
 )
-def test_an_entry_without_version_or_hash_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_entry_without_version_or_hash_is_rejected(tmp_path: Path, text: str) -> None:
     (tmp_path / "requirements.lock").write_text(f"# by hand\n{text}")
 
     with pytest.raises(ValueError, match="django"):
@@ -64,7 +64,7 @@ def test_every_requirements_file_has_a_lock() -> None:
     assert found == set(FILES)
 
 
-def test_what_runs_and_what_tests_it_agree() -> None:
+def test_scheduled_gates_and_their_tests_agree() -> None:
     run, test = locked(RUN), locked(TEST)
 
     assert {name: test[name] for name in run.keys() & test} == {
@@ -72,7 +72,7 @@ def test_what_runs_and_what_tests_it_agree() -> None:
     }
 
 
-def test_a_lock_leaves_nothing_out_that_is_installed_with_it() -> None:
+def test_a_lock_file_includes_all_transitive_dependencies() -> None:
     known = locked(RUN) | locked(TEST) | locked(BUILD)
     wanted = [*locked(RUN), *locked(TEST)]
     seen: set[str] = set()
@@ -152,7 +152,7 @@ def test_only_locks_are_installed_and_only_by_hash(
     assert installed() == [run_lock]
 
 
-def test_what_settings_ask_for_is_installed_with_the_rest() -> None:
+def test_packages_needed_by_settings_are_installed_with_the_rest() -> None:
     assert bootstrap.wanted({"TREBUCHET_SPARK_MASTER": "spark://spark-1:7077"}) == []
     assert bootstrap.wanted({"TREBUCHET_SPARK_MASTER": "sc://spark-1"}) == [requirements.CONNECT]
     assert bootstrap.wanted({"TREBUCHET_OTLP_ENDPOINT": "http://c:4318"}) == [requirements.OTLP]

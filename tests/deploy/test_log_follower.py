@@ -29,9 +29,7 @@ def append(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def test_only_what_comes_after_the_beginning_is_shown(
-    log: Path, follow: Callable[[], LogFollower]
-) -> None:
+def test_only_later_events_are_shown(log: Path, follow: Callable[[], LogFollower]) -> None:
     append(log, b"of an earlier start\n")
     follower = follow()
     append(log, b"new\n")
@@ -40,9 +38,7 @@ def test_only_what_comes_after_the_beginning_is_shown(
     assert list(follower.lines()) == []
 
 
-def test_a_file_that_comes_later_is_shown_whole(
-    log: Path, follow: Callable[[], LogFollower]
-) -> None:
+def test_a_later_file_is_shown_whole(log: Path, follow: Callable[[], LogFollower]) -> None:
     follower = follow()
     assert list(follower.lines()) == []
 
@@ -51,7 +47,7 @@ def test_a_file_that_comes_later_is_shown_whole(
     assert list(follower.lines()) == ["first"]
 
 
-def test_a_line_is_shown_when_it_is_whole(log: Path, follow: Callable[[], LogFollower]) -> None:
+def test_only_whole_lines_are_shown(log: Path, follow: Callable[[], LogFollower]) -> None:
     follower = follow()
     append(log, b"one\r\ntw")
     assert list(follower.lines()) == ["one"]
@@ -61,7 +57,7 @@ def test_a_line_is_shown_when_it_is_whole(log: Path, follow: Callable[[], LogFol
     assert list(follower.lines()) == ["two"]
 
 
-def test_nothing_is_lost_over_a_rotation(log: Path, follow: Callable[[], LogFollower]) -> None:
+def test_nothing_is_lost_in_a_rotation(log: Path, follow: Callable[[], LogFollower]) -> None:
     follower = follow()
     append(log, b"before\n")
     assert list(follower.lines()) == ["before"]
@@ -75,23 +71,21 @@ def test_nothing_is_lost_over_a_rotation(log: Path, follow: Callable[[], LogFoll
     assert list(follower.lines()) == ["second"]
 
 
-def test_a_line_without_end_is_cut(log: Path, follow: Callable[[], LogFollower]) -> None:
+def test_an_endless_line_is_truncated(log: Path, follow: Callable[[], LogFollower]) -> None:
     follower = follow()
     append(log, b"x" * (LINE_BYTES_MAX + 1))
 
     assert [len(line) for line in follower.lines()] == [LINE_BYTES_MAX + 1]
 
 
-def test_bytes_that_are_no_text_do_not_stop_it(
-    log: Path, follow: Callable[[], LogFollower]
-) -> None:
+def test_non_text_bytes_do_not_stop_it(log: Path, follow: Callable[[], LogFollower]) -> None:
     follower = follow()
     append(log, b"\xff\xfe\n")
 
     assert list(follower.lines()) == ["\N{REPLACEMENT CHARACTER}" * 2]
 
 
-def test_no_line_steers_the_terminal(log: Path, follow: Callable[[], LogFollower]) -> None:
+def test_no_line_controls_the_terminal(log: Path, follow: Callable[[], LogFollower]) -> None:
     follower = follow()
     append(log, "\tat Java\rall is well \x1b[2J \u2028 \u202e\r\n".encode())
 

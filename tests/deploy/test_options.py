@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_without_anything_set_it_is_all_in_the_checkout() -> None:
+def test_by_default_everything_is_in_the_checkout() -> None:
     asked = options.parse([], {})
 
     assert asked.data == ROOT / "data"
@@ -45,14 +45,14 @@ def test_an_address_is_host_and_port(text: str, expected: tuple[str, int]) -> No
 
 
 @pytest.mark.parametrize("text", ["8000", ":8000", "host:", "host:0", "host:65536", "host:8e3"])
-def test_an_address_that_is_none_names_the_variable(text: str) -> None:
+def test_an_invalid_address_names_the_variable(text: str) -> None:
     with pytest.raises(options.OptionError, match="TREBUCHET_WEB") as error:
         options.parse([], {"TREBUCHET_WEB": text})
 
     assert text in str(error.value)
 
 
-def test_an_option_wins_over_its_variable(tmp_path: Path) -> None:
+def test_an_option_takes_precedence_over_its_variable(tmp_path: Path) -> None:
     environment = {one.variable: one.words[-1] if one.words else "other:1" for one in SETTINGS}
     arguments = ["--data", str(tmp_path), "--web", "[::1]:81", "--user", "ada", "--lake", "--slave"]
 
@@ -71,13 +71,13 @@ def test_an_option_wins_over_its_variable(tmp_path: Path) -> None:
     assert options.parse([], {"TREBUCHET_LAKE": "/lake"}).lake == "/lake"
 
 
-def test_an_address_that_is_none_names_the_option_that_says_it() -> None:
+def test_an_invalid_address_names_its_option() -> None:
     with pytest.raises(options.OptionError, match=r"^--web is 'x'; expected host:port"):
         options.parse(["--web", "x"], {"TREBUCHET_WEB": "127.0.0.1:8000"})
 
 
 @pytest.mark.parametrize("one", SETTINGS, ids=lambda one: one.option)
-def test_an_option_does_what_its_variable_does(one: Setting) -> None:
+def test_an_option_has_the_same_effect_as_its_variable(one: Setting) -> None:
     value = (one.words or ("host:1",))[0]
     arguments = [one.option, value] if one.value else [one.option]
 
@@ -116,7 +116,7 @@ def test_an_option_does_what_its_variable_does(one: Setting) -> None:
         ),
     ],
 )
-def test_a_bad_value_is_refused_in_one_sentence(
+def test_an_invalid_value_is_rejected_in_one_sentence(
     arguments: list[str], environment: dict[str, str], sentence: str
 ) -> None:
     with pytest.raises(options.OptionError) as refused:
@@ -126,18 +126,18 @@ def test_a_bad_value_is_refused_in_one_sentence(
 
 
 @pytest.mark.parametrize(("word", "has_slave"), [("on", True), ("Yes", True), ("off", False)])
-def test_a_slave_is_wanted_in_any_of_the_words(word: str, has_slave: bool) -> None:
+def test_a_slave_is_required_with_any_of_the_words(word: str, has_slave: bool) -> None:
     assert options.parse([], {"TREBUCHET_SLAVE": word}).has_slave is has_slave
 
 
 @pytest.mark.parametrize("one", SETTINGS, ids=lambda one: one.option)
-def test_an_option_holds_no_secret_and_has_a_chinese_help(one: Setting) -> None:
+def test_an_option_contains_no_secret_and_has_a_chinese_help(one: Setting) -> None:
     assert not is_secret(one.variable, "")
     assert one.variable not in secret_files.NAMES
     assert one.help in SENTENCES
 
 
-def test_every_variable_that_something_reads_is_known() -> None:
+def test_every_variable_in_use_is_known() -> None:
     read = {
         name
         for folder in ("analytics", "broker_core", "console", "deploy")
@@ -159,7 +159,7 @@ def test_an_unknown_variable_is_reported_with_the_closest_known_name() -> None:
     ]
 
 
-def test_help_names_every_option_with_its_variable_and_who_wins(
+def test_help_names_every_option_with_its_variable_and_the_precedence(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -184,7 +184,7 @@ def test_help_names_every_option_with_its_variable_and_who_wins(
         (["stray"], "Unrecognized arguments: stray; deploy/up --help lists the options."),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused_in_one_sentence(
+def test_invalid_arguments_are_rejected_in_one_sentence(
     arguments: list[str], sentence: str
 ) -> None:
     with pytest.raises(options.OptionError) as refused:

@@ -56,7 +56,7 @@ def program(name: str, *, is_broker: bool = False) -> Any:
     return SimpleNamespace(name=name, is_broker=is_broker)
 
 
-def test_who_does_not_end_is_killed_and_a_broker_has_longer(
+def test_a_hanging_process_is_killed_and_a_broker_has_longer(
     monkeypatch: pytest.MonkeyPatch, left_behind: tuple[int, list[int]]
 ) -> None:
     session, (web, worker, broker) = left_behind
@@ -76,7 +76,7 @@ def test_who_does_not_end_is_killed_and_a_broker_has_longer(
     assert found.names() == set()
 
 
-def test_a_process_that_was_started_since_supervisord_was_asked_is_ended_as_well(
+def test_a_process_started_after_supervisord_was_queried_is_also_stopped(
     monkeypatch: pytest.MonkeyPatch, left_behind: tuple[int, list[int]]
 ) -> None:
     session, (web, worker, _) = left_behind

@@ -48,7 +48,7 @@ def started(data: Path, *arguments: str, **environment: str) -> tuple[list[str],
 
 
 @pytest.mark.parametrize("text", ["", "false", "true", "s3://bucket/lake"])
-def test_it_runs_beside_the_collector_with_a_lake_and_without(tmp_path: Path, text: str) -> None:
+def test_it_runs_beside_the_collector_with_and_without_a_lake(tmp_path: Path, text: str) -> None:
     names, _variables = started(tmp_path, TREBUCHET_LAKE=text)
 
     assert names == ["broker", "web", "collector", "pipeline", "worker", "beat"]
@@ -58,7 +58,7 @@ def test_it_runs_beside_the_collector_with_a_lake_and_without(tmp_path: Path, te
     ("text", "kept"),
     [(None, "true"), ("", "true"), ("no", None), ("/srv/lake", "/srv/lake"), ("true", "true")],
 )
-def test_a_lake_is_kept_unless_it_is_switched_off(
+def test_a_lake_is_kept_unless_it_is_disabled(
     tmp_path: Path, text: str | None, kept: str | None
 ) -> None:
     given = {} if text is None else {"TREBUCHET_LAKE": text}
@@ -66,7 +66,7 @@ def test_a_lake_is_kept_unless_it_is_switched_off(
     assert options.parse([], {"TREBUCHET_DATA": str(tmp_path), **given}).lake == kept
 
 
-def test_it_keeps_the_logs_of_all_masters_and_of_no_slave(tmp_path: Path) -> None:
+def test_it_keeps_the_logs_of_all_masters_but_of_no_slave(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
 
     names, variables = started(tmp_path, "--brokers", "2", "--slave")
@@ -91,7 +91,7 @@ NO_JAVA = "java isn't on PATH"
         (None, java.MEMORY_KIB_MIN - 1, " Spark ", "spark"),
     ],
 )
-def test_spark_works_on_the_lake_where_java_and_memory_are(
+def test_spark_works_on_the_lake_if_there_are_java_and_memory(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     reason: str | None,
@@ -116,12 +116,12 @@ def test_spark_works_on_the_lake_where_java_and_memory_are(
         ("flink", "TREBUCHET_PIPELINE_ENGINE is 'flink'; it must be spark or arrow"),
     ],
 )
-def test_an_engine_that_cannot_run_is_refused(asked: str, sentence: str) -> None:
+def test_an_engine_that_cannot_run_is_rejected(asked: str, sentence: str) -> None:
     with pytest.raises(NotStartedError, match=sentence):
         java.engine({java.ENGINE_VARIABLE: asked}, NO_JAVA)
 
 
-def test_a_spark_connect_server_needs_no_java_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spark_connect_server_needs_no_local_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     assert java.missing() is not None
 
@@ -240,7 +240,7 @@ def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
 
 
 @pytest.mark.spark
-def test_spark_starts_with_a_job_outlives_it_and_ends_when_nobody_had_one_for_long(
+def test_spark_starts_with_a_job_survives_it_and_ends_after_idle_time(
     pipeline: Pipeline,
 ) -> None:
     pipeline.start()

@@ -54,7 +54,7 @@ def test_only_this_user_reaches_it(server: tuple[Path, int]) -> None:
     assert stat.S_IMODE(socket.stat().st_mode) == 0o700
 
 
-def test_what_a_killed_worker_had_taken_is_there_for_the_next_one(
+def test_jobs_of_a_killed_worker_are_available_to_the_next_one(
     server: tuple[Path, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"redis+socket://{server[0]}"
@@ -87,7 +87,7 @@ def test_a_worker_starts_without_redis(
     assert "tasks of a killed worker not requeued" in caplog.text
 
 
-def test_a_full_queue_refuses_and_forgets_nothing(server: tuple[Path, int]) -> None:
+def test_a_full_queue_rejects_but_drops_nothing(server: tuple[Path, int]) -> None:
     client = redis.Redis(unix_socket_path=str(server[0]))
     assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
     assert client.config_get("maxmemory") == {"maxmemory": str(128 << 20)}

@@ -23,7 +23,7 @@ def report_of(path: Path, *failed: tuple[str, str]) -> Path:
     return path
 
 
-def test_what_failed_is_named_as_pytest_does(tmp_path: Path) -> None:
+def test_failures_are_named_like_in_pytest(tmp_path: Path) -> None:
     report = report_of(
         tmp_path / "r.xml",
         ("tests.deploy.test_gate", "test_a[1-b]"),
@@ -41,7 +41,7 @@ def test_a_step_without_a_report_has_nothing_to_repeat(tmp_path: Path) -> None:
     assert rerun.tests_to_repeat([1], [tmp_path / "none.xml"]) == []
 
 
-def test_some_failures_are_worth_a_second_look(tmp_path: Path) -> None:
+def test_some_failures_are_repeated_alone(tmp_path: Path) -> None:
     failed = [("tests.deploy.test_gate", f"test_{number}") for number in range(5)]
     report = report_of(tmp_path / "r.xml", *failed)
 
@@ -50,14 +50,14 @@ def test_some_failures_are_worth_a_second_look(tmp_path: Path) -> None:
     ]
 
 
-def test_many_failures_are_no_stall(tmp_path: Path) -> None:
+def test_many_failures_are_not_a_stall(tmp_path: Path) -> None:
     failed = [("tests.deploy.test_gate", f"test_{number}") for number in range(6)]
 
     assert rerun.tests_to_repeat([1], [report_of(tmp_path / "r.xml", *failed)]) == []
 
 
 @pytest.mark.parametrize("code", [2, 124, -9])
-def test_a_step_that_did_not_end_by_itself_is_not_forgiven(tmp_path: Path, code: int) -> None:
+def test_a_step_that_had_to_be_ended_is_not_forgiven(tmp_path: Path, code: int) -> None:
     report = report_of(tmp_path / "r.xml", ("tests.deploy.test_gate", "test_a"))
 
     assert rerun.tests_to_repeat([1, code], [report]) == []
@@ -66,7 +66,7 @@ def test_a_step_that_did_not_end_by_itself_is_not_forgiven(tmp_path: Path, code:
 @pytest.mark.parametrize(
     "place", ["tests.faults.test_broker_kill", "tests.property.test_store_model"]
 )
-def test_a_fault_that_chance_found_is_enough_once(tmp_path: Path, place: str) -> None:
+def test_a_fault_found_by_chance_counts_once(tmp_path: Path, place: str) -> None:
     report = report_of(tmp_path / "r.xml", ("tests.deploy.test_gate", "test_a"), (place, "test_b"))
 
     assert rerun.tests_to_repeat([1], [report]) == []

@@ -54,7 +54,7 @@ def test_it_is_cyclonedx(text: str) -> None:
     assert [problem.data.message for problem in problems or ()] == []
 
 
-def test_the_schema_would_refuse_another_document(document: Any) -> None:
+def test_the_schema_rejects_another_document(document: Any) -> None:
     wrong = {**document, "components": [{"type": "library", "version": "1"}]}
 
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(wrong)) is not None
@@ -70,7 +70,7 @@ def test_the_schema_would_refuse_another_document(document: Any) -> None:
         (BUILD, "excluded"),
     ],
 )
-def test_every_locked_package_is_in_it_with_its_hashes(
+def test_every_locked_package_is_included_with_its_hashes(
     document: Any, file: Any, scope: str
 ) -> None:
     found = named(document, "pkg:pypi/")
@@ -84,7 +84,7 @@ def test_every_locked_package_is_in_it_with_its_hashes(
         assert [each["content"] for each in files["hashes"]] == list(entry.hashes)
 
 
-def test_what_only_tests_need_is_not_in_it(document: Any) -> None:
+def test_files_only_needed_by_tests_are_not_included(document: Any) -> None:
     others = {entry.name for file in (RUN, OTLP, CONNECT, BUILD) for entry in entries(file)}
 
     assert {entry.name for entry in entries(TEST)} - others
@@ -93,7 +93,7 @@ def test_what_only_tests_need_is_not_in_it(document: Any) -> None:
         assert (purl in named(document, "pkg:pypi/")) == (entry.name in others)
 
 
-def test_licences_are_stated_where_they_are_known(document: Any) -> None:
+def test_known_licences_are_stated(document: Any) -> None:
     found = named(document, "pkg:pypi/")
     licences = {one["name"]: one.get("licenses") for one in found.values()}
 
@@ -106,7 +106,7 @@ def test_licences_are_stated_where_they_are_known(document: Any) -> None:
     assert unknown in ([], ["async-timeout"])
 
 
-def test_what_the_console_serves_is_in_it_with_the_hashes_of_the_files(document: Any) -> None:
+def test_the_consoles_files_are_included_with_their_hashes(document: Any) -> None:
     found = named(document, "pkg:npm/")
     files = [one for one in everything(found.values()) if one["type"] == "file"]
 
@@ -123,7 +123,7 @@ def test_what_the_console_serves_is_in_it_with_the_hashes_of_the_files(document:
         assert one["hashes"] == [{"alg": "SHA-256", "content": digest}]
 
 
-def test_the_java_archives_of_spark_are_in_it(document: Any) -> None:
+def test_sparks_java_archives_are_included(document: Any) -> None:
     found = [one for one in document["components"] if one["bom-ref"].startswith("jar:")]
     purls = {one["purl"].partition("@")[0] for one in found if "purl" in one}
 
@@ -157,7 +157,7 @@ def test_the_same_checkout_gives_the_same_document(document: Any) -> None:
     assert document["metadata"]["timestamp"] == "2023-11-14T22:13:20Z"
 
 
-def test_an_argument_is_not_understood(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_argument_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert sbom.main(["--json"]) == 2
     assert sbom.main(["--help"]) == 0
     assert "usage: deploy/sbom" in capsys.readouterr().err

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_secrets_leave_the_environment_and_the_rest_stays(tmp_path: Path) -> None:
+def test_secrets_are_removed_from_the_environment_and_the_rest_stays(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("of a file\nand no more\n")
     environment = {
         "TREBUCHET_SECRET_KEY": "a key",
@@ -29,7 +29,7 @@ def test_secrets_leave_the_environment_and_the_rest_stays(tmp_path: Path) -> Non
     assert environment == {"DATABASE_URL_FILE": str(tmp_path / "absent"), "PATH": "/bin"}
 
 
-def test_a_value_wins_over_a_file(tmp_path: Path) -> None:
+def test_a_value_takes_precedence_over_a_file(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("of a file\n")
     environment = {
         "TREBUCHET_SECRET_KEY": "a key",
@@ -52,7 +52,7 @@ def test_they_are_handed_to_the_next_program_once() -> None:
     assert secret_files.take(environment) == {}
 
 
-def test_the_console_finds_them_in_files_that_are_its_users_alone(tmp_path: Path) -> None:
+def test_the_console_finds_them_in_files_that_only_its_user_can_read(tmp_path: Path) -> None:
     directory = tmp_path / "secrets"
     directory.mkdir()
     (directory / "of-an-earlier-start").touch()

@@ -38,11 +38,11 @@ def master(data: Path, text: str = "") -> BrokerSettings:
         ([], {"TREBUCHET_SLAVE": "false"}, False),
     ],
 )
-def test_it_is_asked_for(arguments: list[str], environment: dict[str, str], expected: bool) -> None:
+def test_it_is_requested(arguments: list[str], environment: dict[str, str], expected: bool) -> None:
     assert options.parse(arguments, environment).has_slave is expected
 
 
-def test_it_is_a_slave_of_the_same_name_with_ports_and_files_of_its_own(data: Path) -> None:
+def test_it_is_a_slave_of_the_same_name_with_its_own_ports_and_files(data: Path) -> None:
     first = master(data, "haListenPort=20950\nfileReservedTime=7\nadminListenAddress=/run/x\n")
 
     second = slave.settings(first, data)
@@ -64,12 +64,12 @@ def test_a_slave_has_the_accounts_of_its_master(data: Path) -> None:
     assert parse_properties(second.file.read_text())["aclFile"] == f"{data}/conf/plain_acl.yml"
 
 
-def test_a_port_beyond_the_last_is_refused_with_a_sentence(data: Path) -> None:
+def test_an_out_of_range_port_is_rejected_with_an_explanation(data: Path) -> None:
     with pytest.raises(broker_file.BrokerFileError, match="listenPort"):
         slave.settings(master(data, "listenPort=65530\nnamesrvListenPort=20950\n"), data)
 
 
-def test_it_runs_between_the_broker_and_the_console_which_asks_it(data: Path) -> None:
+def test_it_runs_between_the_broker_and_the_console_which_queries_it(data: Path) -> None:
     asked = options.parse(["--slave"], {"TREBUCHET_DATA": str(data)})
     first = master(data)
     second = slave.settings(first, data)

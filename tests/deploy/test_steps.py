@@ -50,7 +50,9 @@ def test_steps_start_in_their_order_as_soon_as_there_is_room(
     assert order.read_text() == "c a b "
 
 
-def test_lines_of_steps_side_by_side_bear_their_names(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_lines_of_parallel_steps_have_their_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     steps.run([python("one", "print('x'); print('y')"), python("two", "print('z')")])
 
     lines = capsys.readouterr().out.splitlines()
@@ -58,21 +60,23 @@ def test_lines_of_steps_side_by_side_bear_their_names(capsys: pytest.CaptureFixt
     assert sorted(said) == ["one    | x", "one    | y", "two    | z"]
 
 
-def test_a_step_that_fails_fails_its_stage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_step_fails_its_stage(capsys: pytest.CaptureFixture[str]) -> None:
     failed = steps.run([python("good", ""), python("bad", "raise SystemExit(3)")])
 
     assert failed == {"bad": 3}
     assert "--- bad: FAILED (exit code 3) in " in capsys.readouterr().out
 
 
-def test_no_tests_are_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_tests_is_a_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     program = [sys.executable, "-c", "raise SystemExit(5)"]
 
     assert steps.run([Step("unit", program, tmp_path / "reports" / "unit.xml")]) == {"unit": 5}
     assert "no test was collected" in capsys.readouterr().out
 
 
-def test_a_report_of_an_earlier_run_is_not_counted(tmp_path: Path) -> None:
+def test_a_report_from_an_earlier_run_is_not_counted(tmp_path: Path) -> None:
     report = tmp_path / "unit.xml"
     report.write_text("old")
 
@@ -82,7 +86,7 @@ def test_a_report_of_an_earlier_run_is_not_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_a_step_that_hangs_is_interrupted_and_fails(
+def test_a_hanging_step_is_interrupted_and_fails(
     others: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hangs = "import signal\ntry: signal.pause()\nexcept KeyboardInterrupt: raise SystemExit(0)"
@@ -128,7 +132,7 @@ def test_a_step_that_ignores_the_interrupt_is_killed_with_its_children(
     until(lambda: not is_alive(child), "the child to be gone")
 
 
-def test_a_gate_that_is_ended_ends_its_steps(tmp_path: Path) -> None:
+def test_ending_a_gate_ends_its_steps(tmp_path: Path) -> None:
     ready, cleaned = tmp_path / "ready", tmp_path / "cleaned"
     works = (
         "import pathlib, signal\n"

@@ -67,7 +67,7 @@ def last_file(data: Path) -> Path:
     return max(file for file in files if any(file.read_bytes()))
 
 
-def test_a_running_broker_is_copied_to_its_last_record(data: Path, tmp_path: Path) -> None:
+def test_a_running_broker_is_backed_up_to_its_last_record(data: Path, tmp_path: Path) -> None:
     with running_store(data) as store:
         for number in range(COUNT, 2 * COUNT):
             put(store, TOPIC, number % 2, b"%d" % number)
@@ -96,7 +96,7 @@ def test_a_log_of_many_files_is_copied_whole(data: Path, tmp_path: Path) -> None
     assert verify(restored / "store").problems == []
 
 
-def test_a_queue_whose_messages_have_all_expired_goes_on_where_it_was(
+def test_a_queue_whose_messages_all_expired_continues_at_its_offset(
     data: Path, tmp_path: Path
 ) -> None:
     with running_store(data) as store:
@@ -122,7 +122,7 @@ def test_a_deleted_topic_does_not_come_back(data: Path, tmp_path: Path) -> None:
     assert backups.bodies(restored, 1) == []
 
 
-def test_an_index_is_built_anew(data: Path, tmp_path: Path) -> None:
+def test_an_index_is_rebuilt(data: Path, tmp_path: Path) -> None:
     restored = copied(data, tmp_path)
 
     assert not (tmp_path / "backup" / "store" / "index").exists()
@@ -130,7 +130,7 @@ def test_an_index_is_built_anew(data: Path, tmp_path: Path) -> None:
         assert len(store.query_message(TOPIC, "key7", 32, 0, 1 << 60)) == 1
 
 
-def test_half_a_record_behind_the_last_one_is_cut_by_the_first_start(
+def test_half_a_record_after_the_last_one_is_truncated_by_the_first_start(
     data: Path, tmp_path: Path
 ) -> None:
     file = last_file(data)
@@ -147,7 +147,7 @@ def test_half_a_record_behind_the_last_one_is_cut_by_the_first_start(
 
 
 @pytest.mark.parametrize("which", [b"k7", b"k%d" % (COUNT - 1)], ids=["inside", "last"])
-def test_damage_is_copied_as_damage_and_no_place_is_given_away(
+def test_damage_is_copied_as_damage_and_no_offset_is_given_away(
     tmp_path: Path, which: bytes
 ) -> None:
     data = tmp_path / "data"
@@ -185,7 +185,7 @@ def test_a_record_that_is_being_packed_is_waited_for(data: Path, tmp_path: Path)
     assert sum(log.values()) <= end
 
 
-def test_a_log_that_goes_on_after_it_stood_still_is_not_copied_with_holes(
+def test_a_log_that_resumes_after_a_pause_is_not_copied_with_holes(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed = HalfPacked(data)

@@ -60,7 +60,7 @@ def test_two_appliances_run_side_by_side_and_stop_in_order(tmp_path: Path) -> No
         assert not accepts(each.port)
 
 
-def test_everything_it_writes_is_for_its_user_alone(tmp_path: Path) -> None:
+def test_all_written_files_are_private_to_their_user(tmp_path: Path) -> None:
     appliance = Appliance(tmp_path, TREBUCHET_ADMIN_PASSWORD="")
     appliance.start()
     try:
@@ -83,7 +83,7 @@ def test_everything_it_writes_is_for_its_user_alone(tmp_path: Path) -> None:
     assert password not in logs
 
 
-def test_every_line_of_log_names_its_process(tmp_path: Path) -> None:
+def test_every_log_line_names_its_process(tmp_path: Path) -> None:
     appliance = Appliance(tmp_path)
     appliance.start()
     assert appliance.stop() == 0
@@ -95,7 +95,7 @@ def test_every_line_of_log_names_its_process(tmp_path: Path) -> None:
     assert "Warning" not in appliance.words
 
 
-def test_a_killed_broker_is_started_again_with_its_messages(tmp_path: Path) -> None:
+def test_a_killed_broker_is_restarted_with_its_messages(tmp_path: Path) -> None:
     appliance = Appliance(tmp_path)
     appliance.start()
     try:
@@ -148,7 +148,7 @@ def test_the_processes_end_with_their_parent(tmp_path: Path) -> None:
     assert again.stop() == 0
 
 
-def test_without_redis_the_broker_and_the_pages_go_on(tmp_path: Path) -> None:
+def test_without_redis_the_broker_and_the_pages_continue(tmp_path: Path) -> None:
     port = free_port()
     appliance = Appliance(tmp_path, TREBUCHET_REDIS_URL=f"redis://127.0.0.1:{port}/0")
     appliance.launch()

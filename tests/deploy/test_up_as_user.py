@@ -51,9 +51,7 @@ def checkout(place: Path) -> Checkout:
     return open_checkout(place)
 
 
-def test_everything_runs_as_the_user_and_everything_is_its_own(
-    place: Path, checkout: Checkout
-) -> None:
+def test_everything_runs_as_the_user_who_owns_everything(place: Path, checkout: Checkout) -> None:
     appliance = Appliance(place / "appliance", TREBUCHET_USER="", **checkout.environment)
     appliance.checkout = checkout.root
     # Files of an earlier appliance run by root, and a trap among them.
@@ -101,7 +99,7 @@ def test_everything_runs_as_the_user_and_everything_is_its_own(
         assert path.lstat().st_uid == 0, path
 
 
-def test_who_is_not_root_starts_as_nobody_else(place: Path, checkout: Checkout) -> None:
+def test_only_root_can_start_as_another_user(place: Path, checkout: Checkout) -> None:
     daemon = pwd.getpwnam("daemon")
 
     done = subprocess.run(

@@ -53,7 +53,7 @@ def messages_at(port: int) -> int:
     return found
 
 
-def test_java_clients_spread_over_two_masters_and_a_killed_one_comes_back(
+def test_java_clients_use_two_masters_and_a_killed_one_returns(
     java_4: JavaClients, tmp_path: Path
 ) -> None:
     appliance = Appliance(tmp_path)

@@ -37,7 +37,7 @@ def refusal(appliance: Appliance) -> str:
 
 
 @pytest.mark.parametrize("key", ["listenPort", "namesrvListenPort", "grpcListenPort"])
-def test_a_taken_port_of_the_broker_is_named(tmp_path: Path, taken_port: int, key: str) -> None:
+def test_a_broker_port_in_use_is_named(tmp_path: Path, taken_port: int, key: str) -> None:
     appliance = Appliance(tmp_path)
     appliance.set_keys(**{key: taken_port})
 
@@ -50,14 +50,14 @@ def test_a_taken_port_of_the_broker_is_named(tmp_path: Path, taken_port: int, ke
         assert line.endswith("to another port, or to 0 to turn it off.")
 
 
-def test_a_taken_port_of_the_console_is_named(tmp_path: Path, taken_port: int) -> None:
+def test_a_console_port_in_use_is_named(tmp_path: Path, taken_port: int) -> None:
     line = refusal(Appliance(tmp_path, TREBUCHET_WEB=f"127.0.0.1:{taken_port}"))
 
     assert f"Port {taken_port} of 127.0.0.1" in line
     assert "console (--web)" in line
 
 
-def test_spark_without_java_is_refused(tmp_path: Path) -> None:
+def test_spark_without_java_is_rejected(tmp_path: Path) -> None:
     given = {"TREBUCHET_PIPELINE_ENGINE": "spark", "JAVA_HOME": "/nowhere"}
 
     line = refusal(Appliance(tmp_path, **given))
@@ -65,7 +65,7 @@ def test_spark_without_java_is_refused(tmp_path: Path) -> None:
     assert line.startswith("TREBUCHET_PIPELINE_ENGINE is spark, but JAVA_HOME is /nowhere")
 
 
-def test_options_win_over_variables(tmp_path: Path, taken_port: int) -> None:
+def test_options_take_precedence_over_variables(tmp_path: Path, taken_port: int) -> None:
     appliance = Appliance(tmp_path, TREBUCHET_DAAT="elsewhere")
     appliance.arguments = ["--web", f"127.0.0.1:{taken_port}", "--data", str(tmp_path / "chosen")]
     code = appliance.run_to_end()
@@ -79,7 +79,7 @@ def test_options_win_over_variables(tmp_path: Path, taken_port: int) -> None:
     assert warning in appliance.words
 
 
-def test_an_unknown_option_is_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_an_unknown_option_is_rejected_in_one_sentence(tmp_path: Path) -> None:
     appliance = Appliance(tmp_path)
     appliance.arguments = ["--dat", "elsewhere"]
 
@@ -88,7 +88,7 @@ def test_an_unknown_option_is_refused_in_one_sentence(tmp_path: Path) -> None:
     assert line.startswith("Unrecognized arguments: --dat elsewhere;")
 
 
-def test_one_port_for_two_purposes_is_refused(tmp_path: Path) -> None:
+def test_one_port_for_two_purposes_is_rejected(tmp_path: Path) -> None:
     appliance = Appliance(tmp_path)
     appliance.set_keys(namesrvListenPort=appliance.web_port)
 
@@ -100,7 +100,7 @@ def test_one_port_for_two_purposes_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("web", ["8000", "127.0.0.1:", "127.0.0.1:http", ":8000", "h:70000"])
-def test_an_address_that_is_none_is_refused(tmp_path: Path, web: str) -> None:
+def test_an_invalid_address_is_rejected(tmp_path: Path, web: str) -> None:
     line = refusal(Appliance(tmp_path, TREBUCHET_WEB=web))
 
     assert "TREBUCHET_WEB" in line
@@ -110,7 +110,7 @@ def test_an_address_that_is_none_is_refused(tmp_path: Path, web: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [("flushDiskType", "SOMETIMES"), ("namesrvAddr", "localhost")]
 )
-def test_a_bad_broker_configuration_is_refused(tmp_path: Path, key: str, value: str) -> None:
+def test_an_invalid_broker_configuration_is_rejected(tmp_path: Path, key: str, value: str) -> None:
     appliance = Appliance(tmp_path)
     appliance.set_keys(**{key: value})
 
@@ -120,14 +120,14 @@ def test_a_bad_broker_configuration_is_refused(tmp_path: Path, key: str, value: 
     assert value in line
 
 
-def test_a_broker_configuration_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_broker_configuration_is_rejected(tmp_path: Path) -> None:
     appliance = Appliance(tmp_path)
     appliance.file.unlink()
 
     assert str(appliance.file) in refusal(appliance)
 
 
-def test_a_data_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+def test_a_data_directory_that_cannot_be_created_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     line = refusal(Appliance(tmp_path, TREBUCHET_DATA=str(tmp_path / "file" / "data")))
@@ -135,20 +135,20 @@ def test_a_data_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None
     assert str(tmp_path / "file" / "data") in line
 
 
-def test_a_database_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_database_is_rejected(tmp_path: Path) -> None:
     line = refusal(Appliance(tmp_path, DATABASE_URL="nonsense://"))
 
     assert "DATABASE_URL" in line
 
 
-def test_a_weak_password_for_the_administrator_is_refused(tmp_path: Path) -> None:
+def test_a_weak_password_for_the_administrator_is_rejected(tmp_path: Path) -> None:
     line = refusal(Appliance(tmp_path, TREBUCHET_ADMIN_PASSWORD="12345"))
 
     assert "TREBUCHET_ADMIN_PASSWORD was rejected" in line
     assert "12345" not in line
 
 
-def test_a_broker_that_cannot_start_ends_the_start_with_its_own_sentence(tmp_path: Path) -> None:
+def test_a_broker_that_cannot_start_ends_the_start_with_its_own_error(tmp_path: Path) -> None:
     accounts = tmp_path / "plain_acl.yml"
     accounts.write_text("accounts: [{accessKey: administrator")
     accounts.chmod(0o600)

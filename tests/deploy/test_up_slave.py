@@ -42,7 +42,7 @@ def send(appliance: Appliance) -> None:
         assert client.ask(RequestCode.SEND_MESSAGE, fields, b"x").code == raw_remoting.SUCCESS
 
 
-def test_a_slave_runs_beside_the_broker_and_comes_back(tmp_path: Path) -> None:
+def test_a_slave_runs_beside_the_broker_and_returns(tmp_path: Path) -> None:
     appliance = Appliance(tmp_path, TREBUCHET_SLAVE="true")
     slave_port = appliance.port + PORT_STEP
     appliance.start()

@@ -107,7 +107,7 @@ def assert_serves_what_it_had(broker: BrokerProcess) -> None:
     assert verify(broker.store).problems == []
 
 
-def test_the_console_of_an_earlier_version_goes_on(old: BrokerProcess) -> None:
+def test_an_earlier_versions_console_continues(old: BrokerProcess) -> None:
     console(old, "-m", "deploy.commands.prepare")
 
     found = json.loads(console(old, "manage.py", "shell", "--no-imports", "-c", LOOK))
@@ -121,7 +121,7 @@ def test_the_console_of_an_earlier_version_goes_on(old: BrokerProcess) -> None:
 
 
 @pytest.mark.parametrize("old", ["bc07889"], indirect=True)
-def test_tables_of_a_later_version_are_refused_and_stay_as_they_are(old: BrokerProcess) -> None:
+def test_tables_of_a_later_version_are_rejected_and_unchanged(old: BrokerProcess) -> None:
     database = old.directory / "console.sqlite3"
     with closing(sqlite3.connect(database)) as tables, tables:
         tables.execute(
@@ -139,7 +139,7 @@ def test_tables_of_a_later_version_are_refused_and_stay_as_they_are(old: BrokerP
 
 
 @pytest.mark.parametrize("old", [LAST], indirect=True)
-def test_an_appliance_starts_on_the_data_of_an_earlier_version_as_a_whole(
+def test_an_appliance_starts_on_the_complete_data_of_an_earlier_version(
     old: BrokerProcess, tmp_path: Path
 ) -> None:
     appliance = Appliance(tmp_path / "appliance")
@@ -162,7 +162,7 @@ def test_an_appliance_starts_on_the_data_of_an_earlier_version_as_a_whole(
     assert "of the old one" in found["schedules"]
 
 
-def test_the_broker_and_the_lake_of_an_earlier_version_go_on(old: BrokerProcess) -> None:
+def test_an_earlier_versions_broker_and_lake_continue(old: BrokerProcess) -> None:
     assert_serves_what_it_had(old)
 
     lake = old.directory / "lake"
@@ -171,7 +171,7 @@ def test_the_broker_and_the_lake_of_an_earlier_version_go_on(old: BrokerProcess)
         console(old, "manage.py", "lake", "verify")
 
 
-def test_a_data_directory_of_an_earlier_version_is_backed_up_and_restored(
+def test_a_data_directory_of_an_earlier_version_can_be_backed_up_and_restored(
     old: BrokerProcess, tmp_path: Path
 ) -> None:
     target, restored = tmp_path / "backup.tar", tmp_path / "restored"

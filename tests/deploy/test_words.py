@@ -36,13 +36,13 @@ def printed_sentences() -> set[str]:
     }
 
 
-def test_every_sentence_is_there_in_chinese() -> None:
+def test_every_sentence_is_translated_to_chinese() -> None:
     assert len(printed_sentences()) > 40
 
     assert printed_sentences() - SENTENCES.keys() == set()
 
 
-def test_no_sentence_is_translated_that_nothing_says() -> None:
+def test_every_translated_sentence_is_in_use() -> None:
     own = ROOT / "deploy" / "terminal" / "chinese.py"
     said = {
         each for file in SOURCES if file != own for each in constants(ast.parse(file.read_text()))
@@ -84,9 +84,7 @@ def test_the_environment_chooses_the_language(environment: dict[str, str], expec
 
 
 @pytest.mark.parametrize(("encoding", "is_chinese"), [("utf-8", True), ("latin-1", False)])
-def test_the_help_is_chinese_where_the_terminal_can_show_it(
-    encoding: str, is_chinese: bool
-) -> None:
+def test_the_help_is_chinese_if_the_terminal_can_show_it(encoding: str, is_chinese: bool) -> None:
     said = subprocess.run(
         [ROOT / "deploy" / "up", "--help"],
         env={**os.environ, "TREBUCHET_LANGUAGE": "zh-hans", "PYTHONIOENCODING": encoding},
@@ -97,6 +95,6 @@ def test_the_help_is_chinese_where_the_terminal_can_show_it(
     assert ("控制台" in said) == is_chinese
 
 
-def test_labels_stand_in_columns_of_a_terminal() -> None:
+def test_labels_fit_into_terminal_columns() -> None:
     assert padded("console", 12) == "console     "
     assert padded("控制台", 12) == "控制台      "

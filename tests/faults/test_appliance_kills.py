@@ -21,7 +21,7 @@ SEED = 18
 
 
 @pytest.mark.interop
-def test_each_process_comes_back_no_report_is_missing_or_made_twice(
+def test_each_process_restarts_and_no_report_is_missing_or_repeated(
     tmp_path: Path, programs: Programs | None
 ) -> None:
     found = appliance_kills.run(tmp_path, 1, random.Random(SEED), programs=programs, say=print)

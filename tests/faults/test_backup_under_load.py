@@ -151,7 +151,9 @@ def restored_from(target: Path, data: Path) -> None:
 
 
 @pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-def test_a_broker_is_copied_while_it_takes_sends(tmp_path: Path, flush_disk_type: str) -> None:
+def test_a_broker_is_backed_up_while_it_receives_sends(
+    tmp_path: Path, flush_disk_type: str
+) -> None:
     keys = {"flushDiskType": flush_disk_type, "mappedFileSizeCommitLog": LOG_FILE_BYTES}
     broker = BrokerProcess(tmp_path / "data", flushConsumerOffsetInterval=100, **keys)
     target, restored = tmp_path / "backup", tmp_path / "restored"
@@ -232,7 +234,7 @@ def test_a_master_and_its_slave_are_restored_as_a_pair(tmp_path: Path) -> None:
         master.kill()
 
 
-def test_a_whole_appliance_is_copied_while_it_serves(tmp_path: Path) -> None:
+def test_a_whole_appliance_is_backed_up_while_it_serves(tmp_path: Path) -> None:
     first = Appliance(tmp_path / "first")
     target, restored = tmp_path / "backup.tar.zst", tmp_path / "second" / "data"
     first.start()

@@ -24,7 +24,7 @@ MINUTES = 1.0
 SECONDS_MAX = 900.0
 
 
-def test_a_schedule_is_a_function_of_its_seed() -> None:
+def test_a_schedule_is_determined_by_its_seed() -> None:
     assert schedule(7, 600) == schedule(7, 600)
     assert schedule(7, 600) != schedule(8, 600)
     # A longer run begins like a shorter one.
@@ -39,7 +39,7 @@ def test_each_kind_of_fault_comes_once_before_any_comes_again() -> None:
         assert set(kinds[first : first + len(FaultKind)]) == set(FaultKind)
 
 
-def test_a_schedule_is_as_long_as_asked_for_and_half_of_it_is_quiet() -> None:
+def test_a_schedule_has_the_requested_length_and_half_of_it_is_quiet() -> None:
     faults = schedule(7, 6_000)
     faulty = sum(fault.seconds for fault in faults)
     quiet = sum(fault.quiet_seconds for fault in faults)
@@ -48,7 +48,7 @@ def test_a_schedule_is_as_long_as_asked_for_and_half_of_it_is_quiet() -> None:
     assert 0.45 < quiet / (faulty + quiet) < 0.55
 
 
-def test_a_fault_hits_only_whom_its_kind_can_hit() -> None:
+def test_a_fault_only_hits_valid_targets() -> None:
     for fault in schedule(7, 6_000):
         assert (fault.role, fault.other) in TARGETS[fault.kind]
 
@@ -66,7 +66,7 @@ def test_the_seeds_of_the_suite_have_each_kind_of_cluster() -> None:
 
 @pytest.mark.fault
 @pytest.mark.interop
-def test_no_chaos_loses_what_was_acknowledged(tmp_path: Path) -> None:
+def test_no_chaos_loses_acknowledged_messages(tmp_path: Path) -> None:
     """Seeds in parallel, because faults and pauses leave the machine idle most of the time."""
     lacking = {seed: chaos.missing(variant(seed)) for seed in SEEDS}
     seeds = [seed for seed, missing in lacking.items() if not missing]

@@ -61,7 +61,7 @@ def recount(store: Path) -> dict[str, int]:
     return counts
 
 
-def test_the_sums_are_those_of_the_log(
+def test_the_sums_match_the_log(
     tmp_path: Path, broker_process: BrokerProcess, rng: random.Random
 ) -> None:
     for topic in TOPICS:
@@ -136,9 +136,7 @@ def is_all_seen(collector: Collector, path: Path, sent: dict[str, int]) -> bool:
     return all(ends[topic] == count for topic, count in sent.items())
 
 
-def test_the_process_goes_on_after_it_was_killed(
-    tmp_path: Path, broker_process: BrokerProcess
-) -> None:
+def test_the_process_continues_after_a_kill(tmp_path: Path, broker_process: BrokerProcess) -> None:
     environment = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "console.settings",

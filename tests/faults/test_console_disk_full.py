@@ -83,7 +83,7 @@ def refusal(visitor: Visitor) -> str:
     return ""
 
 
-def test_a_full_disk_of_the_console_stops_no_message_and_all_comes_back(
+def test_a_full_console_disk_stops_no_message_and_everything_recovers(
     appliance: Appliance, small_disk: Path
 ) -> None:
     visitor = Visitor(appliance.url)

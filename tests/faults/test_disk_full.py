@@ -53,7 +53,7 @@ def takes_messages(port: int) -> bool:
 
 
 @pytest.mark.fault
-def test_a_full_disk_refuses_sends_until_there_is_room(small_disk: Path) -> None:
+def test_a_full_disk_rejects_sends_until_there_is_room(small_disk: Path) -> None:
     filler = small_disk / "filler"
     with filler.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, FILLER_BYTES)

@@ -14,7 +14,7 @@ SEED = 20_261_121
 
 @pytest.mark.fault
 @pytest.mark.parametrize("seed", [SEED, 2_342_878_378])
-def test_a_flipped_bit_costs_one_message_at_most_and_is_told_of(seed: int) -> None:
+def test_a_flipped_bit_loses_at_most_one_message_and_is_reported(seed: int) -> None:
     findings = flips.run(FLIPS, random.Random(seed))
 
     assert findings.wrong == []
@@ -22,7 +22,7 @@ def test_a_flipped_bit_costs_one_message_at_most_and_is_told_of(seed: int) -> No
 
 
 @pytest.mark.fault
-def test_of_guarded_records_every_flipped_bit_is_told() -> None:
+def test_every_flipped_bit_of_guarded_records_is_reported() -> None:
     findings = flips.run(FLIPS, random.Random(SEED), is_guarded=True)
 
     assert findings.wrong == []

@@ -20,7 +20,7 @@ SEED = 20_261_121
 
 @pytest.mark.fault
 @pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-def test_what_was_acknowledged_survives_every_kill(tmp_path: Path, flush_disk_type: str) -> None:
+def test_acknowledged_messages_survive_every_kill(tmp_path: Path, flush_disk_type: str) -> None:
     findings = kill.run(tmp_path, flush_disk_type, CYCLES, random.Random(SEED))
 
     assert findings.wrong == []
@@ -29,7 +29,7 @@ def test_what_was_acknowledged_survives_every_kill(tmp_path: Path, flush_disk_ty
 
 
 @pytest.mark.fault
-def test_what_could_be_read_survives_a_kill_of_a_store_with_buffers(tmp_path: Path) -> None:
+def test_readable_data_survives_a_kill_of_a_store_with_buffers(tmp_path: Path) -> None:
     findings = kill.run(tmp_path, POOLED, CYCLES_WITH_BUFFERS, random.Random(SEED))
 
     assert findings.wrong == []
@@ -38,7 +38,7 @@ def test_what_could_be_read_survives_a_kill_of_a_store_with_buffers(tmp_path: Pa
 
 
 @pytest.mark.fault
-def test_extensions_are_right_after_every_kill(tmp_path: Path) -> None:
+def test_extensions_are_correct_after_every_kill(tmp_path: Path) -> None:
     findings = kill.run(tmp_path, EXTENDED, CYCLES_WITH_BUFFERS, random.Random(SEED))
 
     assert findings.wrong == []

@@ -81,7 +81,7 @@ def consume_until_killed(port: int) -> tuple[set[str], set[str]]:
     ],
     ids=["pop", "ack", "change", "ack of the former lease", "retry", "ack of a retry", "bury"],
 )
-def test_a_kill_loses_no_message_and_hides_none(
+def test_a_kill_neither_loses_nor_hides_messages(
     broker: BrokerProcess, topic: str, nth: int, retries_max: int, when: str
 ) -> None:
     broker.module = ["tests.support.killed_at_step", when, topic, str(nth)]

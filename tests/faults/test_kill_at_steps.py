@@ -144,7 +144,7 @@ def test_between_the_real_message_and_the_op_message(broker: BrokerProcess) -> N
     assert is_sound(broker)
 
 
-def test_between_a_delivery_and_writing_down_how_far_it_came(broker: BrokerProcess) -> None:
+def test_between_a_delivery_and_saving_its_offset(broker: BrokerProcess) -> None:
     start_to_be_killed(broker, "after", TOPIC, KILLED_AT)
     with RawClient(broker.port) as client:
         for n in range(COUNT):

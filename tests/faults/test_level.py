@@ -134,7 +134,7 @@ def come_and_go(port: int, number: int) -> None:
         assert connection.recv(1)
 
 
-def test_a_broker_is_as_large_as_before_when_a_thousand_clients_have_come_and_gone(
+def test_a_broker_does_not_grow_after_a_thousand_clients_have_come_and_gone(
     broker_process: BrokerProcess,
 ) -> None:
     broker = broker_process
@@ -162,7 +162,7 @@ def test_a_broker_is_as_large_as_before_when_a_thousand_clients_have_come_and_go
     assert told.size > (WARM_UP + CYCLES) * NOTICE_BYTES_MIN
 
 
-def test_without_descriptors_a_broker_serves_who_is_there_and_recovers_by_itself(
+def test_without_descriptors_a_broker_serves_existing_clients_and_recovers_automatically(
     tmp_path: Path,
 ) -> None:
     broker = BrokerProcess(tmp_path, mappedFileSizeCommitLog=LOG_BYTES)
@@ -204,7 +204,7 @@ def test_without_descriptors_a_broker_serves_who_is_there_and_recovers_by_itself
         broker.kill()
 
 
-def test_a_watched_broker_takes_no_more_for_messages_that_nobody_acknowledges(
+def test_a_watched_broker_uses_no_more_memory_for_unacknowledged_messages(
     broker_process: BrokerProcess,
 ) -> None:
     """More messages arrive than the watch can store, once each of its tables is full."""
@@ -238,7 +238,7 @@ def test_a_watched_broker_takes_no_more_for_messages_that_nobody_acknowledges(
     assert fifth - third < LAST_ROUNDS_MIB_MAX
 
 
-def test_a_broker_holds_a_descriptor_of_each_file_of_its_log_and_no_other(tmp_path: Path) -> None:
+def test_a_broker_holds_one_descriptor_per_log_file_and_no_others(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path, mappedFileSizeCommitLog=LOG_BYTES)
     broker.start()
     try:

@@ -95,7 +95,7 @@ def stored(port: int) -> list[Stored]:
 
 @pytest.mark.fault
 @pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-def test_without_memory_a_broker_refuses_loses_nothing_and_recovers_by_itself(
+def test_without_memory_a_broker_rejects_loses_nothing_and_recovers_automatically(
     tmp_path: Path, rng: random.Random, flush_disk_type: str
 ) -> None:
     broker = BrokerProcess(

@@ -47,7 +47,7 @@ def put(client: RawClient, topic: str, key: str) -> None:
     assert client.read_answer().code == SUCCESS
 
 
-def test_the_web_server_hands_spans_to_its_collector_and_so_does_the_next_after_a_kill(
+def test_the_web_server_exports_spans_to_its_collector_even_after_a_kill(
     tmp_path: Path, broker_process: BrokerProcess
 ) -> None:
     for topic in (TOPIC, OTHER):

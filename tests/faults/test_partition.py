@@ -18,7 +18,7 @@ ROUNDS = 10
 
 
 @pytest.mark.fault
-def test_no_partition_loses_what_was_acknowledged(tmp_path: Path, rng: random.Random) -> None:
+def test_no_partition_loses_acknowledged_messages(tmp_path: Path, rng: random.Random) -> None:
     missing = network.missing()
     if missing:
         pytest.skip(f"NOT TESTED: partitions between brokers, which need {missing}")

@@ -25,9 +25,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.mark.fault
-def test_sync_flush_loses_nothing_when_the_power_is_cut(
-    directory: Path, rng: random.Random
-) -> None:
+def test_sync_flush_loses_no_message_in_a_power_cut(directory: Path, rng: random.Random) -> None:
     findings = power.run(directory, CUTS, rng)
 
     assert findings.wrong == []
@@ -36,7 +34,7 @@ def test_sync_flush_loses_nothing_when_the_power_is_cut(
 
 
 @pytest.mark.fault
-def test_a_topic_made_just_before_the_cut_answers_right_after_the_start(
+def test_a_topic_created_just_before_a_power_cut_answers_right_after_the_start(
     directory: Path, rng: random.Random
 ) -> None:
     findings = power.run_broker(directory, CUTS_OF_A_BROKER, rng)
@@ -47,7 +45,7 @@ def test_a_topic_made_just_before_the_cut_answers_right_after_the_start(
 
 
 @pytest.mark.fault
-def test_a_cut_file_system_comes_back_beside_a_namespace_that_copied_its_mount(
+def test_a_cut_file_system_remounts_beside_a_namespace_that_copied_its_mount(
     directory: Path,
 ) -> None:
     with power.file_system(directory) as (image, place):

@@ -17,7 +17,7 @@ ROUNDS = {"SYNC_FLUSH": 3, "flushed": 2}
 
 @pytest.mark.fault
 @pytest.mark.parametrize("kind", sorted(ROUNDS))
-def test_no_promotion_loses_what_was_acknowledged(
+def test_no_promotion_loses_acknowledged_messages(
     tmp_path: Path, rng: random.Random, kind: str
 ) -> None:
     findings = promotion.run(tmp_path, kind, ROUNDS[kind], rng)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.fault
 @pytest.mark.interop
-def test_all_but_reports_goes_on_without_redis_and_they_do_when_it_is_back(
+def test_everything_except_reports_continues_without_redis_and_they_resume_later(
     tmp_path: Path, programs: Programs | None
 ) -> None:
     if redis_gone.missing():

@@ -68,7 +68,7 @@ def test_no_seed_finds_anything_wrong() -> None:
 
 
 @pytest.mark.fault
-def test_what_a_pool_could_not_commit_before_a_stop_counts_as_lost_in_a_crash() -> None:
+def test_data_uncommitted_by_a_pool_at_a_stop_counts_as_lost_in_a_crash() -> None:
     """The disk fails, then the broker is stopped: acknowledged means in memory there."""
     outcome = world.run(POOLED_STOP_SEED)
 
@@ -77,7 +77,7 @@ def test_what_a_pool_could_not_commit_before_a_stop_counts_as_lost_in_a_crash() 
 
 
 @pytest.mark.fault
-def test_of_a_master_that_is_lost_while_it_stops_nobody_is_given_the_rest() -> None:
+def test_if_a_stopping_master_is_lost_no_slave_gets_the_rest() -> None:
     outcome = world.run(LOST_WHILE_STOPPING_SEED)
 
     assert outcome.crashes == 0
@@ -94,7 +94,7 @@ def test_no_seed_finds_anything_wrong_with_groups_filters_retries_and_transactio
 
 @pytest.mark.fault
 @pytest.mark.parametrize("name", sorted(MUTANTS))
-def test_a_broker_that_is_wrong_is_found(name: str) -> None:
+def test_a_wrong_broker_is_detected(name: str) -> None:
     """Failures are matched by their invariant; a broker that breaks down doesn't count as found."""
     mutant = MUTANTS[name]
     draw = plan.mixed if mutant.is_mixed else plan.drawn

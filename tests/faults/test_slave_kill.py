@@ -23,7 +23,7 @@ KEPT = Whole(b"head-body-tail", b"body")
 
 @pytest.mark.fault
 @pytest.mark.parametrize("kind", sorted(CYCLES))
-def test_what_was_acknowledged_is_in_the_files_of_a_dead_slave(
+def test_acknowledged_messages_are_in_the_files_of_a_dead_slave(
     tmp_path: Path, rng: random.Random, kind: str
 ) -> None:
     if kind == slave_kill.POWER and power.missing():
@@ -37,7 +37,7 @@ def test_what_was_acknowledged_is_in_the_files_of_a_dead_slave(
 
 
 @pytest.mark.fault
-def test_a_slave_that_writes_later_than_it_reports_is_found(
+def test_a_slave_that_writes_later_than_it_reports_is_detected(
     tmp_path: Path, rng: random.Random
 ) -> None:
     module = ["tools.faults.late_slave"]
@@ -57,7 +57,7 @@ def test_a_slave_that_writes_later_than_it_reports_is_found(
         (None, None, "on the master"),
     ],
 )
-def test_an_acknowledged_record_is_to_be_the_same_on_both(
+def test_an_acknowledged_record_must_be_the_same_on_both(
     master: Whole | None, slave: Whole | None, words: str
 ) -> None:
     acknowledged = [Acknowledged("q0-1", digest_of(KEPT.body), 40)]

@@ -15,7 +15,7 @@ POINTS_OF_A_FAULT = 4
 
 
 @pytest.mark.fault
-def test_a_store_survives_whatever_call_fails_or_kills_it(tmp_path: Path) -> None:
+def test_a_store_survives_a_failure_or_kill_at_any_call(tmp_path: Path) -> None:
     if syscalls.missing():
         pytest.skip(f"system calls cannot be made to fail here, that needs {syscalls.missing()}")
 

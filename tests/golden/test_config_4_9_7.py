@@ -44,14 +44,14 @@ def test_every_key_of_the_original_is_known() -> None:
 
 
 @pytest.mark.parametrize("key", sorted(THEIRS.keys() & KEYS.keys() - DIFFERENT))
-def test_a_default_is_the_originals(key: str, ours: dict[str, str]) -> None:
+def test_defaults_match_the_original(key: str, ours: dict[str, str]) -> None:
     assert ours[key] == THEIRS[key]
 
 
 @pytest.mark.parametrize("key", sorted(THEIRS.keys() & ONE_VALUE.keys()))
-def test_the_one_value_that_is_served_is_the_originals_default(key: str) -> None:
+def test_the_only_supported_value_is_the_originals_default(key: str) -> None:
     assert ONE_VALUE[key].value == THEIRS[key]
 
 
-def test_m_prints_what_the_original_prints_as_important() -> None:
+def test_m_prints_the_keys_that_the_original_prints_as_important() -> None:
     assert IMPORTANT & KEYS.keys() <= set(IMPORTANT_KEYS)

@@ -9,7 +9,7 @@ from broker_core.config.keys_of_5 import KEYS_OF_5
 HERE = Path(__file__).parent / "config"
 
 
-def test_keys_of_5_are_those_that_4_9_7_does_not_have() -> None:
+def test_keys_of_5_are_those_missing_in_4_9_7() -> None:
     of_5 = {line.split()[1] for line in (HERE / "5.3.3.txt").read_text().splitlines()}
     lines = (HERE / "4.9.7.txt").read_text().splitlines()
     of_4 = {line.removeprefix("important ").partition("=")[0] for line in lines}

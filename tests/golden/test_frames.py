@@ -147,7 +147,7 @@ def test_the_corpus_has_every_client_and_both_forms_of_the_header() -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_each_frame_is_read_as_it_was_meant(client: str) -> None:
+def test_each_frame_is_read_correctly(client: str) -> None:
     for one in frame_corpus.read(client):
         meant = Head(one.frame)
 
@@ -162,7 +162,7 @@ def test_each_frame_is_read_as_it_was_meant(client: str) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_each_frame_is_written_as_it_was_read(client: str) -> None:
+def test_each_frame_is_rewritten_unchanged(client: str) -> None:
     for one in frame_corpus.read(client):
         read = decoded(one.frame)
 
@@ -180,7 +180,7 @@ def same_form(frame: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_frame_cut_anywhere_is_the_same_frame(client: str, rng: random.Random) -> None:
+def test_a_frame_split_anywhere_is_the_same_frame(client: str, rng: random.Random) -> None:
     for one in frame_corpus.read(client):
         frame = one.frame
         whole = decoded(frame)
@@ -213,7 +213,7 @@ def test_a_stream_in_random_pieces_is_the_same_frames(rng: random.Random) -> Non
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_each_request_gets_an_answer_that_its_client_knows(
+async def test_each_request_gets_an_answer_known_to_its_client(
     client: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     frames = frame_corpus.read(client)

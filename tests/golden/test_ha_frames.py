@@ -47,7 +47,7 @@ def transfers(said: list[tuple[str, bytes]]) -> list[tuple[int, bytes]]:
     return found
 
 
-def test_what_a_master_says_is_transfers_side_by_side() -> None:
+def test_a_masters_data_is_adjacent_transfers() -> None:
     log = b""
     for said in connections():
         for offset, data in transfers(said):
@@ -64,14 +64,14 @@ def test_what_a_master_says_is_transfers_side_by_side() -> None:
     assert bodies == [b"one", b"two" * 50, b"three", b"four"]
 
 
-def test_a_master_sends_heartbeats_where_its_log_ends() -> None:
+def test_a_master_sends_heartbeats_at_its_logs_end() -> None:
     for said in connections():
         found = transfers(said)
         assert found[-1][1] == b""
         assert sum(data == b"" for _, data in found) >= 2
 
 
-def test_a_slave_says_first_what_it_wants_and_then_what_it_has() -> None:
+def test_a_slave_first_requests_an_offset_and_then_reports_its_own() -> None:
     begin = 0
     for said in connections():
         assert said[0][0] == "slave", "a master waits for the first report"
@@ -90,7 +90,7 @@ def test_a_slave_says_first_what_it_wants_and_then_what_it_has() -> None:
     assert begin > 0
 
 
-def test_reports_that_are_cut_anywhere_are_found() -> None:
+def test_truncated_reports_are_detected() -> None:
     data = b"".join(piece for who, piece in SAID if who == "slave")
     whole = ReportDecoder().feed(data)
     decoder = ReportDecoder()
@@ -98,7 +98,7 @@ def test_reports_that_are_cut_anywhere_are_found() -> None:
     assert [offset for byte in data for offset in decoder.feed(bytes((byte,)))] == whole
 
 
-def test_the_encoders_make_the_recorded_bytes() -> None:
+def test_the_encoders_give_the_recorded_bytes() -> None:
     for said in connections():
         master = b"".join(piece for who, piece in said if who == "master")
         slave = b"".join(piece for who, piece in said if who == "slave")

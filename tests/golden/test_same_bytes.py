@@ -247,7 +247,9 @@ def _send_from(archive: str, port: int, number: int, born_host: str, store_host:
 
 
 @pytest.mark.parametrize("archive", ARCHIVES)
-async def test_the_broker_stores_what_the_real_broker_stored(archive: str, tmp_path: Path) -> None:
+async def test_the_broker_stores_the_same_bytes_as_the_real_broker(
+    archive: str, tmp_path: Path
+) -> None:
     original, ours = tmp_path / "original", tmp_path / "ours"
     extract(archive, original)
     golden = golden_of(original)
@@ -288,7 +290,7 @@ def test_records_with_every_kind_of_host_are_read(tmp_path: Path) -> None:
     assert verify(tmp_path).problems == []
 
 
-def test_a_file_is_filled_up_to_the_blank_s_eight_bytes(tmp_path: Path) -> None:
+def test_a_file_is_filled_up_to_the_blank_records_eight_bytes(tmp_path: Path) -> None:
     extract("hosts", tmp_path)
 
     blanks = []

@@ -59,7 +59,7 @@ def client_properties(message: MessageExt) -> dict[str, str]:
     ("topic", "queue_id"),
     [("plain", n) for n in range(4)] + [("many", n) for n in range(3)] + [("batch", 0)],
 )
-def test_what_was_sent_to_the_real_broker_is_read(store, topic, queue_id):
+def test_messages_sent_to_the_real_broker_can_be_read(store, topic, queue_id):
     messages = read_all(store, topic, queue_id)
 
     sent = wanted(topic, queue_id)
@@ -76,7 +76,7 @@ def test_what_was_sent_to_the_real_broker_is_read(store, topic, queue_id):
 
 
 @pytest.mark.parametrize("key", ["red", "green", "键", "AaAa", "BBBB", "polygenelubricants"])
-def test_the_real_broker_s_index_is_queried(store, key):
+def test_the_real_brokers_index_can_be_queried(store, key):
     (found,) = store.query_message("plain", key, 32, 0, 1 << 60)
 
     assert key in (record.decode(found).keys or "")
@@ -90,7 +90,7 @@ def test_messages_are_found_in_every_index_file(store):
             assert record.decode(found).body == one.body
 
 
-def test_every_record_is_encoded_to_the_real_broker_s_bytes(root: Path) -> None:
+def test_every_record_is_encoded_to_the_real_brokers_bytes(root: Path) -> None:
     count = 0
     for path in sorted((root / "commitlog").iterdir()):
         view = memoryview(path.read_bytes())
@@ -125,7 +125,7 @@ def test_every_record_is_encoded_to_the_real_broker_s_bytes(root: Path) -> None:
     assert count > len(SENT)
 
 
-def test_rebuilt_queues_and_index_have_the_real_broker_s_bytes(
+def test_rebuilt_queues_and_index_have_the_real_brokers_bytes(
     root: Path, config: StoreConfig
 ) -> None:
     originals = {
@@ -147,7 +147,7 @@ def test_rebuilt_queues_and_index_have_the_real_broker_s_bytes(
     assert [path.read_bytes() for path in sorted((root / "index").iterdir())] == index
 
 
-def test_the_verifier_finds_nothing_wrong(root: Path) -> None:
+def test_the_verifier_finds_no_error(root: Path) -> None:
     report = verify(root)
 
     assert report.problems == []
@@ -155,7 +155,9 @@ def test_the_verifier_finds_nothing_wrong(root: Path) -> None:
     assert report.index["files"] == 2
 
 
-async def test_ours_goes_on_in_the_real_broker_s_store(root: Path, config: StoreConfig) -> None:
+async def test_our_broker_continues_in_the_real_brokers_store(
+    root: Path, config: StoreConfig
+) -> None:
     store = MessageStore(config, SystemClock(), FileStorage(), HOST)
     store.load()
     await store.start()
@@ -173,7 +175,7 @@ async def test_ours_goes_on_in_the_real_broker_s_store(root: Path, config: Store
     assert report.clean_exit
 
 
-def test_properties_are_those_that_were_sent_in_whatever_order(store) -> None:
+def test_properties_equal_the_sent_ones_in_any_order(store) -> None:
     (message,) = (m for m in read_all(store, "plain", 2))
 
     encoded = message_properties.encode(message.properties)

@@ -63,7 +63,7 @@ async def client_of(broker: Broker, access_key: str | None, secret: str = SECRET
         await client.shutdown()
 
 
-async def test_refused_requests_are_counted_in_the_samples_of_the_console(broker: Broker) -> None:
+async def test_rejected_requests_are_counted_in_the_consoles_samples(broker: Broker) -> None:
     async with (
         client_of(broker, "application", "a wrong secret") as guesser,
         client_of(broker, "application") as application,
@@ -78,7 +78,7 @@ async def test_refused_requests_are_counted_in_the_samples_of_the_console(broker
     assert sample["counters"]["refused"] == 4
 
 
-async def test_an_account_sends_and_pulls_what_it_may(broker: Broker) -> None:
+async def test_an_account_sends_and_pulls_only_permitted_topics(broker: Broker) -> None:
     async with client_of(broker, "application") as client:
         sent = await client.send("T", b"body")
         pulled = await client.pull("T")
@@ -91,7 +91,7 @@ async def test_an_account_sends_and_pulls_what_it_may(broker: Broker) -> None:
     assert (foreign.code, foreign.remark) == (1, EXCEPTION + "No default permission for group:h")
 
 
-async def test_nobody_gets_in_without_a_known_key(broker: Broker) -> None:
+async def test_sign_in_needs_a_known_key(broker: Broker) -> None:
     async with client_of(broker, None) as client:
         stranger = await client.send("T")
         unknown_code = await client.ask(9999)
@@ -135,7 +135,7 @@ async def test_accounts_are_administered_over_the_wire(broker: Broker) -> None:
     assert gone.remark == EXCEPTION + "No acl config for new-account"
 
 
-async def test_who_administers_accounts_is_logged(
+async def test_account_administration_is_logged_with_its_user(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with client_of(broker, "administrator") as admin:
@@ -158,7 +158,7 @@ async def test_who_administers_accounts_is_logged(
     assert "hush-hush" not in caplog.text
 
 
-async def test_an_account_that_may_not_be_is_answered_209(broker: Broker) -> None:
+async def test_an_unauthorized_account_is_answered_with_209(broker: Broker) -> None:
     async with client_of(broker, "administrator") as admin:
         for fields in (
             {"accessKey": "new-account", "secretKey": "short"},
@@ -170,7 +170,7 @@ async def test_an_account_that_may_not_be_is_answered_209(broker: Broker) -> Non
             assert "new-secret" not in (answer.remark or "")
 
 
-async def test_white_addresses_are_set_over_the_wire(broker: Broker, tmp_path: Path) -> None:
+async def test_whitelist_addresses_are_set_over_the_wire(broker: Broker, tmp_path: Path) -> None:
     code = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
     async with client_of(broker, "administrator") as admin:
         elsewhere = await admin.ask(
@@ -207,7 +207,7 @@ async def test_accounts_are_shown_without_their_secrets(broker: Broker) -> None:
     }
 
 
-async def test_the_versions_of_the_files_are_told(broker: Broker, accounts: Path) -> None:
+async def test_the_versions_of_the_files_are_reported(broker: Broker, accounts: Path) -> None:
     async with client_of(broker, "administrator") as admin:
         answer = await admin.ask(RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
 
@@ -232,7 +232,7 @@ async def test_only_administrators_administer(broker: Broker) -> None:
             )
 
 
-async def test_another_file_may_hold_the_accounts(tmp_path: Path) -> None:
+async def test_another_file_may_contain_the_accounts(tmp_path: Path) -> None:
     path = tmp_path / "elsewhere.yml"
     path.write_text(yaml.safe_dump({"accounts": ACCOUNTS}))
 
@@ -254,7 +254,7 @@ async def test_without_access_control_there_is_nothing_to_administer(tmp_path: P
     assert "aclEnable=true" in (white.remark or "")
 
 
-async def test_who_changes_a_key_is_logged_with_the_old_and_the_new_value(
+async def test_a_key_change_is_logged_with_its_user_and_both_values(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = broker.configuration.broker.trace_on
@@ -278,7 +278,7 @@ async def test_who_changes_a_key_is_logged_with_the_old_and_the_new_value(
 
 
 @pytest.mark.usefixtures("accounts")
-async def test_who_has_not_signed_in_has_fewer_connections(tmp_path: Path) -> None:
+async def test_unauthenticated_clients_have_fewer_connections(tmp_path: Path) -> None:
     keys = {"serverStrangerConnectionsMax": "2"}
     async with running_broker(
         tmp_path, clock=None, storage=None, aclEnable="true", **keys
@@ -302,7 +302,7 @@ async def test_who_has_not_signed_in_has_fewer_connections(tmp_path: Path) -> No
                 each.close()
 
 
-async def test_an_account_is_changed_without_its_secret_which_no_answer_holds(
+async def test_an_account_can_be_changed_without_its_secret_which_no_answer_contains(
     broker: Broker,
 ) -> None:
     async with client_of(broker, "administrator") as admin:
@@ -328,7 +328,7 @@ async def test_an_account_is_changed_without_its_secret_which_no_answer_holds(
     assert body["globalWhiteAddrsByFile"] == {body["file"]: ["10.0.0.{1,2}", "10.1.*.*"]}
 
 
-async def test_a_broker_explains_whom_it_lets_do_what(broker: Broker) -> None:
+async def test_a_broker_explains_who_may_do_what(broker: Broker) -> None:
     question = {"accessKey": "application", "address": "10.9.9.9", "action": "SUB"}
     async with client_of(broker, "administrator") as admin:
         may = await admin.ask(RequestCode.EXPLAIN_ACCESS, group="g", **question)

@@ -225,7 +225,7 @@ def test_every_code_that_leads_to_a_message_has_a_case() -> None:
 
 @pytest.mark.parametrize("access_key", [*RIGHTS, "administrator"])
 @pytest.mark.parametrize("name", CASES)
-async def test_a_message_of_another_is_reached_by_the_right_on_its_topic_alone(
+async def test_another_users_message_needs_only_the_permission_on_its_topic(
     broker: Broker, client_of: Callable[[str], Client], found: Found, name: str, access_key: str
 ) -> None:
     case = CASES[name]
@@ -252,7 +252,7 @@ async def test_a_message_of_another_is_reached_by_the_right_on_its_topic_alone(
 @pytest.mark.parametrize(
     ("access_key", "is_asked"), [("nothing", False), ("sub-alone", False), ("pub-alone", True)]
 )
-async def test_a_half_message_is_shown_to_no_producer_that_may_not_send_to_its_topic(
+async def test_a_half_message_is_not_shown_to_producers_without_send_permission(
     broker: Broker,
     client_of: Callable[[str], Client],
     found: Found,
@@ -278,7 +278,7 @@ async def test_a_half_message_is_shown_to_no_producer_that_may_not_send_to_its_t
     assert [b"half" in request.body for request in asked] == [True] * is_asked
 
 
-async def test_a_deferred_message_is_of_the_topic_that_it_goes_to(
+async def test_a_deferred_message_belongs_to_its_target_topic(
     client_of: Callable[[str], Client],
 ) -> None:
     sent = await client_of("administrator").send("T", b"later", DELAY="18")
@@ -303,7 +303,7 @@ async def test_any_account_replies_to_the_reply_topic_of_the_cluster(
     assert (others.remark or "").startswith(EXCEPTION)
 
 
-async def test_a_query_finds_no_message_of_another_topic_whose_name_has_the_same_hash(
+async def test_a_query_finds_no_message_of_another_topic_with_the_same_hash(
     client_of: Callable[[str], Client],
 ) -> None:
     admin = client_of("administrator")

@@ -32,7 +32,7 @@ async def a_consumer(client: Client, handlers: dict[int, Any]) -> Client:
     return consumer
 
 
-async def test_a_consumers_own_words_are_handed_on(client: Client) -> None:
+async def test_a_consumers_own_message_is_passed_on(client: Client) -> None:
     asked: list[RemotingCommand] = []
 
     def running_info(request: RemotingCommand, _: Connection) -> RemotingCommand:
@@ -63,7 +63,7 @@ async def test_a_consumers_own_words_are_handed_on(client: Client) -> None:
     await consumer.shutdown()
 
 
-async def test_a_consumer_is_given_one_stored_message_to_consume(client: Client) -> None:
+async def test_a_consumer_is_handed_one_stored_message(client: Client) -> None:
     sent = await client.send("T", b"once more")
     given: list[RemotingCommand] = []
 
@@ -88,7 +88,7 @@ async def test_a_consumer_is_given_one_stored_message_to_consume(client: Client)
     await consumer.shutdown()
 
 
-async def test_a_groups_clients_say_where_they_stand(client: Client) -> None:
+async def test_a_groups_clients_report_their_progress(client: Client) -> None:
     await client.send("T")
 
     def status(request: RemotingCommand, _: Connection) -> RemotingCommand:
@@ -113,7 +113,7 @@ async def test_a_groups_clients_say_where_they_stand(client: Client) -> None:
     await consumer.shutdown()
 
 
-async def test_the_span_of_times_says_how_far_behind_a_group_is(client: Client) -> None:
+async def test_the_time_span_shows_how_far_behind_a_group_is(client: Client) -> None:
     for _ in range(2):
         await client.send("T")
     await client.ask(
@@ -130,7 +130,7 @@ async def test_the_span_of_times_says_how_far_behind_a_group_is(client: Client) 
     assert unknown.code == ResponseCode.TOPIC_NOT_EXIST
 
 
-async def test_offsets_of_groups_are_compared_without_being_deleted(client: Client) -> None:
+async def test_group_offsets_are_compared_without_being_deleted(client: Client) -> None:
     for _ in range(5):
         await client.send("T")
     for group, offset in (("fast", 4), ("slow", 2), ("ahead", 5)):
@@ -158,7 +158,7 @@ async def test_offsets_of_groups_are_compared_without_being_deleted(client: Clie
     assert kept.ext_fields["offset"] == "2"
 
 
-async def test_a_group_continues_where_another_stands(client: Client) -> None:
+async def test_a_group_continues_at_another_ones_offset(client: Client) -> None:
     for topic in ("T", "U"):
         await client.send(topic)
         await client.ask(
@@ -183,7 +183,7 @@ async def test_a_group_continues_where_another_stands(client: Client) -> None:
     assert "U@one" not in table
 
 
-async def test_all_groups_backlogs_are_told_at_once(client: Client) -> None:
+async def test_all_groups_backlogs_are_reported_at_once(client: Client) -> None:
     for _ in range(3):
         await client.send("T")
     await client.pull("T", group="g")
@@ -225,9 +225,7 @@ async def test_a_consume_queue_is_shown_unit_by_unit(client: Client) -> None:
     assert unknown.remark == "9@T is not exist!"
 
 
-async def test_queues_of_a_topic_that_is_not_configured_are_cleaned(
-    broker: Broker, client: Client
-) -> None:
+async def test_queues_of_an_unconfigured_topic_are_cleaned(broker: Broker, client: Client) -> None:
     await client.send("T")
     await client.send("U")
     del broker.storage.topics.table["T"]
@@ -239,14 +237,12 @@ async def test_queues_of_a_topic_that_is_not_configured_are_cleaned(
     assert "U" in broker.storage.store.topics()
 
 
-async def test_cleaning_is_taken_at_any_hour(client: Client) -> None:
+async def test_cleaning_is_allowed_at_any_hour(client: Client) -> None:
     for code in (RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, RequestCode.DELETE_EXPIRED_COMMITLOG):
         assert (await client.ask(code)).code == ResponseCode.SUCCESS
 
 
-async def test_a_key_that_may_change_takes_effect_and_nothing_else_does(
-    broker: Broker, client: Client
-) -> None:
+async def test_only_a_changeable_key_takes_effect(broker: Broker, client: Client) -> None:
     before = (await client.ask(RequestCode.GET_BROKER_CONFIG)).ext_fields["version"]
     for body, code in (
         (b"maxMessageSize=10\n", ResponseCode.SUCCESS),
@@ -286,7 +282,7 @@ async def test_a_key_that_may_change_takes_effect_and_nothing_else_does(
 @pytest.mark.parametrize(
     "code", [RequestCode.UPDATE_BROKER_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG]
 )
-async def test_a_refused_key_is_called_what_it_is(
+async def test_a_rejected_key_is_named(
     broker: Broker, client: Client, code: RequestCode, key: str, remark: str
 ) -> None:
     is_broker = code == RequestCode.UPDATE_BROKER_CONFIG
@@ -303,7 +299,7 @@ async def test_a_refused_key_is_called_what_it_is(
     assert (refused.code, refused.remark) == (ResponseCode.NO_PERMISSION, remark)
 
 
-async def test_keys_of_the_file_that_steer_nothing_are_named(tmp_path: Path) -> None:
+async def test_file_keys_without_an_effect_are_named(tmp_path: Path) -> None:
     keys: dict[str, Any] = {"sendMessageThreadPoolNums": 9, "highSpeedMode": "true"}
     async with running_broker(tmp_path, **keys) as broker:
         client = Client(f"127.0.0.1:{broker.listen_port}")
@@ -339,7 +335,7 @@ async def test_a_log_level_changes_over_the_wire(client: Client) -> None:
     assert b"\nlogLevel.broker_core.store=DEBUG\n" in shown.body
 
 
-async def test_a_broker_that_may_not_be_written_says_so_in_its_routes(
+async def test_a_read_only_broker_is_read_only_in_its_routes(
     broker: Broker, client: Client
 ) -> None:
     await client.send("T")
@@ -352,13 +348,13 @@ async def test_a_broker_that_may_not_be_written_says_so_in_its_routes(
     assert [queue.perm for queue in route.queue_datas] == [4]
 
 
-async def test_topics_are_no_longer_created_when_that_is_switched_off(client: Client) -> None:
+async def test_topics_are_no_longer_created_after_that_is_disabled(client: Client) -> None:
     await client.ask(RequestCode.UPDATE_BROKER_CONFIG, b"autoCreateTopicEnable=false\n")
 
     assert (await client.send("T")).code == ResponseCode.TOPIC_NOT_EXIST
 
 
-async def test_a_topic_is_ordered_when_the_name_server_says_so(
+async def test_a_topic_is_ordered_if_the_name_server_says_so(
     broker: Broker, client: Client
 ) -> None:
     await client.send("T")
@@ -372,7 +368,7 @@ async def test_a_topic_is_ordered_when_the_name_server_says_so(
 
 
 @pytest.mark.parametrize(("enabled", "told"), [("true", "broker-a:4"), ("false", None)])
-async def test_routes_tell_the_queues_of_an_ordered_topic_where_that_is_switched_on(
+async def test_routes_include_an_ordered_topics_queues_if_that_is_enabled(
     tmp_path: Path, enabled: str, told: str | None
 ) -> None:
     async with running_broker(tmp_path, orderMessageEnable=enabled) as broker:
@@ -393,7 +389,7 @@ async def test_routes_tell_the_queues_of_an_ordered_topic_where_that_is_switched
         await client.shutdown()
 
 
-async def test_a_topic_is_answered_once_an_outside_name_server_knows_it(tmp_path: Path) -> None:
+async def test_a_topic_is_answered_once_an_external_name_server_knows_it(tmp_path: Path) -> None:
     async with (
         running_broker(tmp_path / "one") as first,
         running_broker(
@@ -420,7 +416,7 @@ async def test_a_topic_is_answered_once_an_outside_name_server_knows_it(tmp_path
         await client.shutdown()
 
 
-async def test_runtime_info_tells_how_long_puts_and_gets_took(
+async def test_runtime_info_reports_how_long_puts_and_gets_took(
     broker: Broker, client: Client
 ) -> None:
     for _ in range(20):
@@ -437,7 +433,7 @@ async def test_runtime_info_tells_how_long_puts_and_gets_took(
     assert float(table["getMessageEntireTimeMax"]) >= 0
 
 
-async def test_who_sends_too_much_is_told_that_the_broker_is_busy(
+async def test_a_client_that_sends_too_much_is_told_that_the_broker_is_busy(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running_broker(
@@ -487,7 +483,7 @@ async def test_a_broker_finds_its_name_servers_at_an_address_server(tmp_path: Pa
         web.close()
 
 
-async def test_a_broker_whose_port_is_taken_gives_back_what_it_took(tmp_path: Path) -> None:
+async def test_a_broker_whose_port_is_in_use_releases_everything(tmp_path: Path) -> None:
     async with running_broker(tmp_path / "one") as first:
         configuration = configuration_for(tmp_path / "two", listenPort=first.listen_port)
         second = Broker(configuration)

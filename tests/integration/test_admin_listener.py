@@ -78,7 +78,7 @@ async def make_topic(client: Client, topic: str = "T") -> int:
 
 
 @pytest.mark.parametrize("code", ADMINISTRATIVE, ids=lambda code: code.name)
-async def test_public_ports_refuse_administration_and_say_where_it_is_served(
+async def test_public_ports_reject_administration_and_name_the_right_address(
     broker: Broker, listener: str, code: RequestCode
 ) -> None:
     async with client_of(listener) as admin:
@@ -101,7 +101,7 @@ async def test_public_ports_refuse_administration_and_say_where_it_is_served(
         )
 
 
-async def test_the_listener_administers_and_public_ports_go_on_to_serve(
+async def test_the_listener_administers_and_public_ports_continue_to_serve(
     broker: Broker, listener: str
 ) -> None:
     async with client_of(listener) as admin:
@@ -114,7 +114,7 @@ async def test_the_listener_administers_and_public_ports_go_on_to_serve(
             assert await make_topic(client) == ResponseCode.NO_PERMISSION
 
 
-async def test_a_tool_with_the_listener_as_its_name_server_is_led_to_it(
+async def test_a_tool_with_the_listener_as_its_name_server_is_directed_to_it(
     broker: Broker, listener: str
 ) -> None:
     public = f"127.0.0.1:{broker.listen_port}"
@@ -144,7 +144,7 @@ async def test_without_the_key_the_broker_serves_administration_itself(tmp_path:
                 assert await make_topic(client) == ResponseCode.SUCCESS
 
 
-async def test_the_listener_asks_for_an_account_too(tmp_path: Path, listener: str) -> None:
+async def test_the_listener_also_needs_an_account(tmp_path: Path, listener: str) -> None:
     accounts = tmp_path / "conf" / "plain_acl.yml"
     accounts.parent.mkdir()
     table = [
@@ -164,7 +164,7 @@ async def test_the_listener_asks_for_an_account_too(tmp_path: Path, listener: st
     assert codes == [refused, refused, ResponseCode.SUCCESS, ResponseCode.NO_PERMISSION]
 
 
-async def test_the_listener_is_secured_as_the_ports_are(tmp_path: Path, listener: str) -> None:
+async def test_the_listener_has_the_same_tls_as_the_ports(tmp_path: Path, listener: str) -> None:
     made, key = certificate(tmp_path, "server")
     keys: dict[str, Any] = {
         "adminListenAddress": listener,
@@ -179,7 +179,9 @@ async def test_the_listener_is_secured_as_the_ports_are(tmp_path: Path, listener
                 await make_topic(client)
 
 
-async def test_a_unix_socket_serves_this_user_and_goes_with_the_broker(tmp_path: Path) -> None:
+async def test_a_unix_socket_serves_this_user_and_is_removed_with_the_broker(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "admin.sock"
     # The socket of an earlier, killed process.
     with socket.socket(socket.AF_UNIX) as left:

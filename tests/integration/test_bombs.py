@@ -84,7 +84,7 @@ async def test_400_new_groups_in_one_heartbeat_do_not_stop_the_loop(broker: Brok
     assert turns.longest_s < TURN_S_MAX
 
 
-async def test_a_heartbeats_groups_are_written_soon_in_one_write(broker: Broker) -> None:
+async def test_a_heartbeats_groups_are_written_soon_and_in_one_write(broker: Broker) -> None:
     await ask(broker, HEART_BEAT, heartbeat({f"group-{number}": [] for number in range(400)}))
 
     await broker.storage.groups.writer.write()
@@ -95,7 +95,7 @@ async def test_a_heartbeats_groups_are_written_soon_in_one_write(broker: Broker)
     assert not path.with_name(path.name + ".bak").exists()
 
 
-async def test_an_answer_that_promises_a_topic_comes_when_the_topic_is_in_the_file(
+async def test_an_answer_that_promises_a_topic_waits_until_the_file_has_it(
     broker: Broker, client: Client
 ) -> None:
     path = broker.foundation.config_directory / "topics.json"
@@ -114,7 +114,7 @@ async def test_an_answer_that_promises_a_topic_comes_when_the_topic_is_in_the_fi
     assert '"Created"' in path.read_text()
 
 
-async def test_a_shutdown_writes_what_nobody_waited_for(tmp_path: Path) -> None:
+async def test_a_shutdown_writes_pending_data(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         await ask(broker, HEART_BEAT, heartbeat({"unpromised": []}))
 
@@ -129,7 +129,7 @@ def subscriptions(count: int, expression: str, kind: str) -> list[dict[str, Any]
     ]
 
 
-async def test_the_largest_heartbeat_that_is_served_does_not_stop_the_loop(
+async def test_the_largest_accepted_heartbeat_does_not_block_the_loop(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Logging in a test costs several times as much as in a broker.
@@ -165,7 +165,7 @@ async def test_the_largest_heartbeat_that_is_served_does_not_stop_the_loop(
         ({"g" * 256: []}, 0, "no more than 255"),
     ],
 )
-async def test_a_heartbeat_beyond_a_bound_is_refused_with_the_key_and_costs_no_turn(
+async def test_a_heartbeat_above_a_limit_is_rejected_with_the_key_and_costs_no_turn(
     broker: Broker, consumers: dict[str, list[dict[str, Any]]], producers: int, key: str
 ) -> None:
     body = heartbeat(consumers, tuple(f"p{number}" for number in range(producers)))
@@ -180,7 +180,7 @@ async def test_a_heartbeat_beyond_a_bound_is_refused_with_the_key_and_costs_no_t
     assert turns.longest_s < TURN_S_MAX
 
 
-async def test_one_connection_is_in_no_more_groups_however_many_heartbeats_it_sends(
+async def test_one_connection_cannot_join_more_groups_with_more_heartbeats(
     broker: Broker,
 ) -> None:
     bodies = [
@@ -201,7 +201,7 @@ def lock_request(group: str, count: int) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-async def test_queue_locks_of_one_address_are_bounded_and_stop_no_loop(broker: Broker) -> None:
+async def test_queue_locks_of_one_address_are_limited_and_block_no_loop(broker: Broker) -> None:
     bodies = [lock_request(f"g{number}", 5_000) for number in range(8)]
     beyond = [lock_request("g", 5_001), lock_request("g", 300_000)]
 
@@ -217,7 +217,7 @@ async def test_queue_locks_of_one_address_are_bounded_and_stop_no_loop(broker: B
     assert turns.longest_s < TURN_S_MAX
 
 
-async def test_offsets_of_unknown_groups_are_bounded(broker: Broker) -> None:
+async def test_offsets_of_unknown_groups_are_limited(broker: Broker) -> None:
     def commit() -> tuple[int, str]:
         with RawClient(broker.listen_port) as client:
             assert client.ask(SEND_MESSAGE, send_fields("T"), b"body").code == SUCCESS
@@ -240,7 +240,7 @@ async def test_offsets_of_unknown_groups_are_bounded(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("kind", ["TAG", "SQL92"])
-async def test_a_pulls_own_expression_is_bounded(broker: Broker, kind: str) -> None:
+async def test_the_length_of_a_pulls_own_expression_is_limited(broker: Broker, kind: str) -> None:
     def pull(expression: str) -> list[Answer]:
         fields = {
             **pull_fields("T", 0, 0),

@@ -19,7 +19,7 @@ FILE_BYTES = 1 << 16
 BODY = bytes(20_000)
 
 
-async def test_a_send_without_a_buffer_is_answered_as_by_the_original(tmp_path: Path) -> None:
+async def test_a_send_without_a_buffer_is_answered_like_by_the_original(tmp_path: Path) -> None:
     """The clock stands still, so that no overload check rejects the send first."""
     storage = FaultyStorage()
     async with running_broker(

@@ -31,7 +31,7 @@ FAULTS_MAX = 8
 
 
 @pytest.mark.parametrize("native", ["0", "1"])
-def test_a_consumer_of_what_is_on_the_disk_does_not_stop_the_loop(
+def test_a_consumer_that_reads_from_disk_does_not_block_the_loop(
     native: str, tmp_path: Path
 ) -> None:
     if native == "1" and not is_compiled():

@@ -40,7 +40,7 @@ LATE_PULLS = 150
 """This many answers exceed all buffers between the broker and a client."""
 
 
-async def test_sends_pulls_half_messages_and_commits_of_a_broker_are_compiled(
+async def test_a_brokers_sends_pulls_half_messages_and_commits_are_compiled(
     tmp_path: Path,
 ) -> None:
     async with running_broker(tmp_path) as broker:
@@ -73,7 +73,7 @@ def a_round(client: RawClient) -> None:
         client.send_bytes(transaction_frames.end(fields, number))
 
 
-async def test_answers_that_a_client_reads_late_come_whole_and_in_their_order(
+async def test_answers_read_late_arrive_whole_and_in_order(
     tmp_path: Path,
 ) -> None:
     async with running_broker(tmp_path) as broker:

@@ -49,7 +49,7 @@ async def test_a_delayed_message_reaches_a_waiting_consumer_when_it_is_due(
     assert message.store_timestamp - clock.now_ms() <= 0
 
 
-async def test_the_answer_names_the_queue_that_was_asked_for(client: Client) -> None:
+async def test_the_answer_names_the_requested_queue(client: Client) -> None:
     await client.send("T")
 
     sent = await client.send("T", queue_id=3, DELAY="1")
@@ -69,13 +69,13 @@ async def test_a_level_above_the_last_waits_as_long_as_the_last(
 
 
 @pytest.mark.parametrize("level", ["0", "-1"])
-async def test_no_level_is_no_delay(client: Client, level: str) -> None:
+async def test_a_missing_level_is_not_a_delay(client: Client, level: str) -> None:
     await client.send("T", b"now", DELAY=level)
 
     assert [message.body for message in messages(await client.pull("T"))] == [b"now"]
 
 
-async def test_a_level_that_is_no_number_is_refused(client: Client) -> None:
+async def test_a_non_numeric_level_is_rejected(client: Client) -> None:
     sent = await client.send("T", DELAY="soon")
 
     assert sent.code == ResponseCode.SYSTEM_ERROR
@@ -105,7 +105,7 @@ async def test_a_batch_cannot_be_delayed(client: Client) -> None:
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
 
 
-async def test_how_far_each_level_is_can_be_asked(client: Client, clock: ManualClock) -> None:
+async def test_each_levels_progress_can_be_queried(client: Client, clock: ManualClock) -> None:
     await client.send("T", DELAY="1")
     await client.send("T", DELAY="3")
     await client.send("T", DELAY="3")
@@ -146,7 +146,7 @@ async def test_counting_deliveries_can_be_switched_off(tmp_path: Path, clock: Ma
         await client.shutdown()
 
 
-async def test_a_restart_delivers_what_waited(tmp_path: Path, clock: ManualClock) -> None:
+async def test_a_restart_delivers_waiting_messages(tmp_path: Path, clock: ManualClock) -> None:
     async with running_broker(tmp_path, clock=clock) as broker:
         client = Client(f"127.0.0.1:{broker.listen_port}")
         await client.send("T", b"delivered", DELAY="1")
@@ -169,7 +169,7 @@ async def move(client: Client, level: object, offset: object) -> RemotingCommand
     return await client.ask(RequestCode.UPDATE_DELAY_OFFSET, level=level, offset=offset)
 
 
-async def test_a_level_that_is_moved_ahead_skips_and_one_that_is_moved_back_delivers_again(
+async def test_a_level_moved_ahead_skips_and_one_moved_back_delivers_again(
     tmp_path: Path, client: Client, clock: ManualClock
 ) -> None:
     for number in range(3):
@@ -201,7 +201,7 @@ async def test_a_level_that_is_moved_ahead_skips_and_one_that_is_moved_back_deli
         ("two", 0, "level"),
     ],
 )
-async def test_an_offset_outside_of_the_levels_queue_is_refused(
+async def test_an_offset_outside_the_levels_queue_is_rejected(
     client: Client, level: object, offset: object, said: str
 ) -> None:
     await client.send("T", DELAY="2")
@@ -214,7 +214,7 @@ async def test_an_offset_outside_of_the_levels_queue_is_refused(
     assert offsets.body == b'{"offsetTable":{}}'
 
 
-async def test_a_moved_level_goes_on_there_after_a_restart(
+async def test_a_moved_level_continues_there_after_a_restart(
     tmp_path: Path, clock: ManualClock
 ) -> None:
     async with running_broker(tmp_path, clock=clock) as broker:

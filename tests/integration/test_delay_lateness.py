@@ -99,7 +99,7 @@ def put_delayed(broker: Broker, number: int, level: int) -> int:
     return result.store_timestamp
 
 
-async def test_what_became_due_meanwhile_is_delivered_within_seconds_of_the_start(
+async def test_messages_that_became_due_meanwhile_are_delivered_within_seconds_of_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock()

@@ -40,7 +40,7 @@ SIZE = re.compile(r"[\d.]+ (B|KiB|MiB|GiB|TiB)")
 INTEGER = re.compile(r"-?\d{1,19}")
 
 
-async def test_each_value_that_it_parses_is_there_and_in_its_form(tmp_path: Path) -> None:
+async def test_each_parsed_value_is_present_and_in_its_form(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         client = Client(f"127.0.0.1:{broker.listen_port}")
         await client.send("T", DELAY="1")

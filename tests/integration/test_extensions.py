@@ -132,7 +132,7 @@ async def test_a_broker_runs_with_an_extension_of_each_kind(
     assert facts(notes, "closed", "what").count(("SendNotes",)) == 1
 
 
-def test_an_extension_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
+def test_a_missing_extension_ends_the_start(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path, rpcHooks="absent")
 
     broker.launch()
@@ -154,7 +154,7 @@ def test_a_java_class_ends_the_start(tmp_path: Path) -> None:
     assert "Java classes cannot be loaded" in sentence
 
 
-def test_a_store_that_is_in_use_does_not_leave_extensions_behind(
+def test_a_store_in_use_leaves_no_extensions_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(EXAMPLES))
@@ -180,7 +180,7 @@ async def extended_broker(
         await client.shutdown()
 
 
-async def test_hooks_hear_of_a_parked_pull_when_it_is_answered(
+async def test_hooks_learn_about_a_parked_pull_when_it_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "notes"
@@ -218,7 +218,7 @@ class Gatekeeper:
 """
 
 
-async def test_a_consume_hook_refuses_a_pull_that_is_answered_at_once_or_later(
+async def test_a_consume_hook_rejects_a_pull_answered_immediately_or_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     points = {"trebuchet.consume_message_hooks": {"gate": "gatekeeper:Gatekeeper"}}
@@ -261,7 +261,7 @@ async def test_the_vip_port_has_the_same_hooks(
         await vip.shutdown()
 
 
-async def test_a_validator_beside_plain_acl_leaves_accounts_in_force(
+async def test_a_validator_beside_plain_acl_keeps_accounts_active(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = {
@@ -280,7 +280,7 @@ async def test_a_validator_beside_plain_acl_leaves_accounts_in_force(
     assert "No accessKey is configured" in (badged.remark or "")
 
 
-async def test_a_broker_that_explains_access_names_the_validators_that_it_did_not_ask(
+async def test_a_broker_that_explains_access_names_the_validators_it_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = {
@@ -300,7 +300,7 @@ async def test_a_broker_that_explains_access_names_the_validators_that_it_did_no
     assert (told["allowed"], told["reason"], told["validators"]) == (True, "globalWhite", ["badge"])
 
 
-async def test_without_plain_acl_there_are_no_accounts_to_administrate(
+async def test_without_plain_acl_there_are_no_accounts_to_administer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = {"aclEnable": "true", "accessValidators": "badge", "extension.badge.badge": "B1"}
@@ -319,7 +319,7 @@ async def test_without_extensions_the_tables_are_the_plain_ones(tmp_path: Path) 
         assert wrap_handlers(table, broker.foundation, gate=None) is table
 
 
-async def test_the_example_of_the_documentation_works_as_it_is(
+async def test_the_documented_example_works_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = dict(SHOWN_FILE.findall((ROOT / "docs/extensions.md").read_text()))
@@ -339,7 +339,7 @@ async def test_the_example_of_the_documentation_works_as_it_is(
     assert hook.MESSAGE_ILLEGAL == 13
 
 
-async def test_the_plug_in_of_the_documentation_hears_of_every_message(
+async def test_the_documented_plug_in_is_notified_of_every_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = dict(SHOWN_FILE.findall((ROOT / "docs/extensions.md").read_text()))

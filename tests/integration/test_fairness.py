@@ -154,7 +154,7 @@ def test_every_code_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("is_native", [True, False], ids=["compiled", "python"])
-def test_no_code_holds_the_loop_of_a_broker(
+def test_no_code_blocks_a_brokers_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_native: bool
 ) -> None:
     if is_native and not is_compiled():
@@ -169,7 +169,7 @@ def test_no_code_holds_the_loop_of_a_broker(
     assert uvloop.run(found()) == {}
 
 
-def test_no_code_holds_the_loop_of_a_name_server(tmp_path: Path) -> None:
+def test_no_code_blocks_a_name_servers_loop(tmp_path: Path) -> None:
     async def found() -> dict[str, str]:
         async with running_broker(tmp_path, **KEYS) as broker:
             assert broker.naming.name_server is not None
@@ -190,7 +190,7 @@ def test_no_code_holds_the_loop_of_a_name_server(tmp_path: Path) -> None:
     assert uvloop.run(found()) == {}
 
 
-def test_a_crowd_that_sends_at_once_does_not_hold_the_loop(tmp_path: Path) -> None:
+def test_a_crowd_that_sends_at_once_does_not_block_the_loop(tmp_path: Path) -> None:
     """Each client's request takes milliseconds, and all of them arrive in one round."""
 
     async def longest_s() -> float:

@@ -215,7 +215,7 @@ def asked() -> dict[int, list[tuple[dict[str, str], Any]]]:
     return {**{code: [({}, None)] for code in sorted(others)}, **ASKED}
 
 
-async def test_no_request_stops_the_loop_of_a_broker_with_full_tables(full: Broker) -> None:
+async def test_no_request_blocks_the_loop_of_a_broker_with_full_tables(full: Broker) -> None:
     full_tables.fill_members(full)
     full_tables.fill_offsets(full)
     full_tables.fill_filters(full)
@@ -230,7 +230,7 @@ async def test_no_request_stops_the_loop_of_a_broker_with_full_tables(full: Brok
     assert {name: turn for name, turn in turns.items() if turn >= TURN_S_MAX} == {}
 
 
-async def test_no_request_stops_the_loop_of_a_name_server_with_a_full_table(full: Broker) -> None:
+async def test_no_request_blocks_the_loop_of_a_name_server_with_a_full_table(full: Broker) -> None:
     assert full.naming.name_server is not None
     port = full.naming.name_server.port
 
@@ -260,7 +260,7 @@ async def test_a_buffer_full_of_requests_is_served_over_several_turns(full: Brok
     assert turns.longest_s < TURN_S_MAX
 
 
-async def test_crowds_that_leave_together_do_not_stop_the_loop(full: Broker) -> None:
+async def test_crowds_that_leave_together_do_not_block_the_loop(full: Broker) -> None:
     connections = full_tables.fill_members(full)
     housekeeping, consumers = full.clients.housekeeping, full.clients.consumers
 

@@ -38,7 +38,7 @@ def listening_client(address: str, notices: Notices) -> Client:
     return Client(address, dict.fromkeys(codes, notices.take))
 
 
-async def test_a_heartbeat_makes_the_group_and_its_retry_topic(
+async def test_a_heartbeat_creates_the_group_and_its_retry_topic(
     broker: Broker, client: Client
 ) -> None:
     answer = await client.heartbeat(consumer_groups={"g": {"T": "*"}}, producer_groups=("pg",))
@@ -51,7 +51,7 @@ async def test_a_heartbeat_makes_the_group_and_its_retry_topic(
     assert json_body(listed) == {"consumerIdList": ["client-1"]}
 
 
-async def test_members_are_told_when_another_comes_or_goes(client: Client) -> None:
+async def test_members_are_notified_when_another_joins_or_leaves(client: Client) -> None:
     notices = Notices()
     one = listening_client(client.address, notices)
     await one.heartbeat("one", consumer_groups={"g": {"T": "*"}})
@@ -66,7 +66,7 @@ async def test_members_are_told_when_another_comes_or_goes(client: Client) -> No
     await one.shutdown()
 
 
-async def test_who_unregisters_is_gone_at_once(client: Client) -> None:
+async def test_an_unregistered_broker_is_removed_immediately(client: Client) -> None:
     await client.heartbeat(consumer_groups={"g": {"T": "*"}})
 
     await client.ask(RequestCode.UNREGISTER_CLIENT, clientID="client-1", consumerGroup="g")
@@ -101,7 +101,7 @@ async def test_a_registered_consumer_pulls_by_its_subscription(client: Client) -
     assert offset.ext_fields["offset"] == "1"
 
 
-async def test_a_new_group_on_a_young_queue_begins_with_its_first_message(client: Client) -> None:
+async def test_a_new_group_on_a_young_queue_starts_with_its_first_message(client: Client) -> None:
     await client.send("T")
 
     answer = await client.ask(
@@ -111,7 +111,7 @@ async def test_a_new_group_on_a_young_queue_begins_with_its_first_message(client
     assert (answer.code, answer.ext_fields["offset"]) == (ResponseCode.SUCCESS, "0")
 
 
-async def test_offsets_of_a_queue_are_told(client: Client) -> None:
+async def test_a_queues_offsets_are_reported(client: Client) -> None:
     for _ in range(3):
         await client.send("T")
 
@@ -128,7 +128,7 @@ async def test_offsets_of_a_queue_are_told(client: Client) -> None:
     assert offsets == ["0", "3", "0", "3"]
 
 
-async def test_consume_stats_tell_the_backlog(client: Client) -> None:
+async def test_consume_stats_report_the_backlog(client: Client) -> None:
     for _ in range(3):
         await client.send("T")
     await client.ask(
@@ -155,7 +155,7 @@ async def test_connections_of_a_group_are_listed(client: Client) -> None:
     assert json_body(producers)["connectionSet"][0]["clientId"] == "client-1"
 
 
-async def test_a_live_group_is_told_where_to_go_on(client: Client) -> None:
+async def test_an_active_group_is_told_where_to_continue(client: Client) -> None:
     for _ in range(3):
         await client.send("T")
     reset: dict[str, Any] = {"topic": "T", "group": "g", "timestamp": 0, "isForce": "true"}
@@ -185,7 +185,9 @@ async def test_a_live_group_is_told_where_to_go_on(client: Client) -> None:
     await consumer.shutdown()
 
 
-async def test_a_live_group_is_told_an_offset_for_each_queue_in_one_notice(client: Client) -> None:
+async def test_an_active_group_receives_an_offset_for_each_queue_in_one_notice(
+    client: Client,
+) -> None:
     for queue_id in (0, 0, 0, 1):
         await client.send("T", queue_id=queue_id)
 
@@ -223,7 +225,7 @@ async def test_a_live_group_is_told_an_offset_for_each_queue_in_one_notice(clien
         ({"timestamp": -1, "queueId": 1, "offset": -1}, [2, 1]),
     ],
 )
-async def test_a_tool_of_5_x_resets_a_group_that_is_not_connected(
+async def test_a_5_x_tool_resets_a_group_that_is_not_connected(
     broker: Broker, client: Client, asked: dict[str, Any], offsets: list[int]
 ) -> None:
     for queue_id in (0, 0, 0, 1):
@@ -287,7 +289,7 @@ async def test_a_group_is_changed_and_deleted_over_the_wire(client: Client) -> N
         {"topic": "T", "topicFilterType": "NONE"},
     ],
 )
-async def test_a_topic_that_makes_no_sense_is_refused_in_a_sentence(
+async def test_an_invalid_topic_is_rejected_with_an_explanation(
     client: Client, fields: dict[str, Any]
 ) -> None:
     right: dict[str, Any] = {
@@ -316,7 +318,7 @@ async def test_the_configuration_is_read_but_not_changed_over_the_wire(
     assert changed.code == ResponseCode.NO_PERMISSION
 
 
-async def test_runtime_info_tells_what_was_counted(client: Client) -> None:
+async def test_runtime_info_reports_the_counters(client: Client) -> None:
     await client.send("T")
     await client.pull("T")
 
@@ -329,7 +331,7 @@ async def test_runtime_info_tells_what_was_counted(client: Client) -> None:
     assert all(isinstance(value, str) for value in table.values())
 
 
-async def test_the_vip_port_serves_all_but_pulls(broker: Broker) -> None:
+async def test_the_vip_port_serves_everything_except_pulls(broker: Broker) -> None:
     client = Client(f"127.0.0.1:{broker.listen_port - 2}")
 
     assert (await client.send("T")).code == ResponseCode.SUCCESS
@@ -337,7 +339,7 @@ async def test_the_vip_port_serves_all_but_pulls(broker: Broker) -> None:
     await client.shutdown()
 
 
-async def test_an_unknown_request_is_answered_so(client: Client) -> None:
+async def test_an_unknown_request_is_answered_as_unknown(client: Client) -> None:
     answer = await client.ask(9999)
 
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
@@ -374,7 +376,7 @@ async def test_a_watcher_sees_a_message_stored_delivered_and_acknowledged(client
     await watcher.shutdown()
 
 
-async def test_a_filter_that_cannot_be_read_is_refused(client: Client) -> None:
+async def test_an_unreadable_filter_is_rejected(client: Client) -> None:
     answer = await client.ask(RequestCode.TRACE_WATCH, b'{"sample":0}')
 
     assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -387,7 +389,7 @@ async def disconnect(client: Client, *groups: str) -> RemotingCommand:
     return await client.ask(RequestCode.DISCONNECT_CLIENT, body, clientId="worker", group="g")
 
 
-async def test_a_client_is_disconnected_unless_it_is_in_a_group_that_is_not_named(
+async def test_a_client_is_not_disconnected_if_it_is_in_an_unnamed_group(
     broker: Broker, client: Client
 ) -> None:
     worker = Client(client.address)

@@ -35,7 +35,7 @@ async def status(broker: Broker) -> dict[str, Any]:
     return body
 
 
-async def test_a_master_without_slaves(tmp_path: Path) -> None:
+async def test_a_master_without_slaves_works(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as master:
         told = await status(master)
 
@@ -43,7 +43,7 @@ async def test_a_master_without_slaves(tmp_path: Path) -> None:
         assert (told["haConnectionInfo"], told["inSyncSlaveNums"]) == ([], 0)
 
 
-async def test_a_pair_tells_who_has_what(tmp_path: Path) -> None:
+async def test_a_pair_reports_which_member_has_which_data(tmp_path: Path) -> None:
     async with (
         running_broker(tmp_path / "m") as master,
         running_slave(tmp_path / "s", master) as slave,
@@ -76,7 +76,7 @@ async def test_a_pair_tells_who_has_what(tmp_path: Path) -> None:
     assert client_info["localAddr"] == link["addr"]
 
 
-async def test_a_slave_without_a_master_says_why(tmp_path: Path) -> None:
+async def test_a_slave_without_a_master_explains_why(tmp_path: Path) -> None:
     async with running_broker(
         tmp_path, brokerRole="SLAVE", brokerId=1, haMasterAddress="127.0.0.1:1"
     ) as slave:
@@ -97,7 +97,7 @@ async def runtime_info(broker: Broker) -> dict[str, str]:
     return table
 
 
-async def test_the_runtime_info_of_a_pair_says_who_is_how_far_behind(tmp_path: Path) -> None:
+async def test_a_pairs_runtime_info_reports_each_members_delay(tmp_path: Path) -> None:
     async with (
         running_broker(tmp_path / "m") as master,
         running_slave(tmp_path / "s", master) as slave,
@@ -127,7 +127,7 @@ async def test_the_runtime_info_of_a_pair_says_who_is_how_far_behind(tmp_path: P
     assert not slave_rows(of_slave)
 
 
-async def test_the_runtime_info_of_a_slave_without_its_master_says_why(tmp_path: Path) -> None:
+async def test_runtime_info_of_a_slave_without_its_master_explains_why(tmp_path: Path) -> None:
     async with running_broker(
         tmp_path, brokerRole="SLAVE", brokerId=1, haMasterAddress="127.0.0.1:1"
     ) as slave:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LOG_FILE_BYTES = 1 << 20
 
 
-async def test_a_broker_says_what_runs_in_it_and_how_long_sends_took(
+async def test_a_broker_reports_its_running_work_and_how_long_sends_took(
     broker: Broker, client: Client
 ) -> None:
     for _ in range(3):
@@ -37,7 +37,7 @@ async def test_a_broker_says_what_runs_in_it_and_how_long_sends_took(
     assert body["quarantine"] == []
 
 
-async def test_a_damaged_range_is_told_with_its_file_and_the_place_in_it(
+async def test_a_damaged_range_is_reported_with_its_file_and_position(
     broker: Broker, client: Client
 ) -> None:
     size = broker.configuration.store.mapped_file_size_commit_log

@@ -23,7 +23,7 @@ COUNT = 20
 LATE_MS_MAX = 50
 
 
-def test_a_lease_that_ends_is_delivered_again_within_50_ms(tmp_path: Path) -> None:
+def test_an_expired_lease_is_redelivered_within_50_ms(tmp_path: Path) -> None:
     """The median counts: a busy machine delays single answers."""
     broker = BrokerProcess(tmp_path)
     broker.start()

@@ -19,7 +19,7 @@ NOTICED_SECONDS = 30.0
 """Half of the pull's maximum wait: only a notification can be as quick."""
 
 
-async def test_a_parked_pull_at_a_slave_hears_of_what_is_replicated(tmp_path: Path) -> None:
+async def test_a_parked_pull_at_a_slave_is_woken_by_replicated_messages(tmp_path: Path) -> None:
     async with (
         running_broker(tmp_path / "m") as master,
         running_slave(tmp_path / "s", master) as slave,

@@ -31,7 +31,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     process.stop()
 
 
-def test_no_name_forges_a_line_of_the_log(broker: BrokerProcess) -> None:
+def test_no_name_forges_a_log_line(broker: BrokerProcess) -> None:
     consumer = {
         "groupName": HOSTILE,
         "consumeType": "CONSUME_PASSIVELY",

@@ -92,7 +92,7 @@ async def runtime_info(directory: Path) -> dict[str, str]:
     return table
 
 
-async def test_a_broker_names_the_topics_that_are_missing_and_the_command_that_helps(
+async def test_a_broker_lists_missing_topics_and_the_command_that_creates_them(
     topics_json: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lose(topics_json)
@@ -109,7 +109,7 @@ async def test_a_broker_names_the_topics_that_are_missing_and_the_command_that_h
     assert f"verify --rebuild-topics {tmp_path / 'store'}" in caplog.text
 
 
-async def test_a_broker_that_has_its_topics_says_nothing(
+async def test_a_broker_with_all_its_topics_logs_nothing(
     topics_json: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     info = await runtime_info(tmp_path)
@@ -118,7 +118,7 @@ async def test_a_broker_that_has_its_topics_says_nothing(
     assert "rebuild" not in caplog.text
 
 
-async def test_verify_counts_messages_of_missing_topics_and_not_those_of_deleted_ones(
+async def test_verify_counts_messages_of_missing_topics_but_not_of_deleted_ones(
     topics_json: Path, tmp_path: Path
 ) -> None:
     async with running_broker(tmp_path) as broker:
@@ -135,7 +135,7 @@ async def test_verify_counts_messages_of_missing_topics_and_not_those_of_deleted
     assert report.is_sound
 
 
-async def test_a_preview_shows_each_change_and_makes_none(
+async def test_a_preview_shows_each_change_and_applies_none(
     topics_json: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lose(topics_json)
@@ -170,7 +170,7 @@ async def test_a_rebuilt_file_makes_all_messages_readable(
     assert "nothing to do" in capsys.readouterr().out
 
 
-async def test_topics_that_the_file_has_keep_their_settings_and_read_all_their_queues(
+async def test_topics_in_the_file_keep_their_settings_and_read_all_their_queues(
     topics_json: Path, tmp_path: Path
 ) -> None:
     lose(topics_json)
@@ -186,7 +186,7 @@ async def test_topics_that_the_file_has_keep_their_settings_and_read_all_their_q
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"topicConfigTable":{"T":{"perm":"many"}}}'])
-async def test_a_damaged_file_ends_the_start_with_the_command_and_is_set_aside(
+async def test_a_damaged_file_ends_the_start_with_the_command_to_set_it_aside(
     topics_json: Path, tmp_path: Path, text: str
 ) -> None:
     write(topics_json, text)
@@ -210,7 +210,7 @@ async def test_the_backup_of_a_damaged_file_is_used(topics_json: Path) -> None:
     assert table_of(topics_json)["T"] == good["T"]
 
 
-async def test_entries_that_are_no_queues_become_no_topics(topics_json: Path) -> None:
+async def test_invalid_queue_entries_become_no_topics(topics_json: Path) -> None:
     lose(topics_json)
     queues = topics_json.parent.parent / "consumequeue"
     for name in ("lost+found/0", "Empty/0", "SCHEDULE_TOPIC_XXXX/0", "Stray/70000", "Stray/x"):
@@ -241,6 +241,6 @@ async def test_the_store_of_a_running_broker_is_not_rebuilt(
     assert b"in use by another process" in stderr
 
 
-def test_yes_without_a_rebuild_is_refused(tmp_path: Path) -> None:
+def test_yes_without_a_rebuild_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         main(["verify", "--yes", str(tmp_path)])

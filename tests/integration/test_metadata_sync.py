@@ -112,7 +112,7 @@ async def test_a_slave_learns_where_its_master_is_and_catches_up(
     assert slave.replication.ha_slave.state().master_address == ha_address(master)
 
 
-async def test_the_files_of_a_slave_are_those_of_its_master(
+async def test_a_slaves_files_equal_its_masters(
     tmp_path: Path, master: Broker, client: Client
 ) -> None:
     await client.send("T")
@@ -167,7 +167,7 @@ async def test_an_offset_does_not_move_back_unless_the_masters_did(
     assert slave.storage.offsets.query("g", "T", 0) == 2
 
 
-async def test_what_the_master_deletes_goes_at_the_slave(
+async def test_a_masters_deletions_are_applied_by_the_slave(
     master: Broker, slave: Broker, client: Client
 ) -> None:
     await client.send("T")
@@ -187,7 +187,7 @@ async def test_what_the_master_deletes_goes_at_the_slave(
     assert slave.storage.store.queue_ids("T") == []
 
 
-async def test_offsets_that_a_group_committed_to_the_slave_go_with_their_topic(
+async def test_offsets_committed_to_the_slave_are_deleted_with_their_topic(
     master: Broker, slave: Broker, client: Client
 ) -> None:
     await client.send("T")
@@ -201,7 +201,7 @@ async def test_offsets_that_a_group_committed_to_the_slave_go_with_their_topic(
     assert slave.storage.offsets.query("here alone", "T", 0) == -1
 
 
-async def test_a_filter_that_is_deleted_at_the_master_goes_at_the_slave(
+async def test_a_filter_deleted_on_the_master_is_deleted_on_the_slave(
     master: Broker, slave: Broker, client: Client
 ) -> None:
     await client.send("T")
@@ -220,7 +220,7 @@ async def test_a_filter_that_is_deleted_at_the_master_goes_at_the_slave(
     assert slave.storage.filters.find("T", "kept") is not None
 
 
-async def test_a_topic_deleted_and_made_again_between_two_questions_has_its_own_messages(
+async def test_a_topic_deleted_and_recreated_between_two_queries_has_its_own_messages(
     master: Broker, slave: Broker, client: Client
 ) -> None:
     for queue_id in (0, 1, 1, 2):
@@ -242,7 +242,7 @@ async def test_a_topic_deleted_and_made_again_between_two_questions_has_its_own_
     assert slave.storage.store.queue_ids("T") == [1, 3]
 
 
-async def test_a_master_that_moves_is_found_without_waiting_for_the_period(
+async def test_a_moved_master_is_found_without_waiting_for_the_period(
     tmp_path: Path,
 ) -> None:
     async with running_broker(tmp_path / "n", brokerName="other") as name_server:
@@ -268,7 +268,7 @@ async def test_a_master_that_moves_is_found_without_waiting_for_the_period(
                 assert slave.metadata_sync.state.master_addr == last
 
 
-async def test_a_fixed_ha_address_stays_and_metadata_still_follow(
+async def test_a_fixed_ha_address_stays_and_metadata_is_still_copied(
     tmp_path: Path, master: Broker
 ) -> None:
     fixed = f"127.0.0.1:{free_port()}"
@@ -303,7 +303,7 @@ async def test_a_slave_that_becomes_master_registers_as_one(tmp_path: Path) -> N
             await at_namesrv.shutdown()
 
 
-async def test_both_may_have_a_name_server_each(tmp_path: Path) -> None:
+async def test_both_may_have_their_own_name_server(tmp_path: Path) -> None:
     """The set can be found while either is up."""
     ports = [free_port(), free_port()]
     keys: list[dict[str, Any]] = [
@@ -353,7 +353,7 @@ def write_accounts(directory: Path) -> None:
         ),
     ],
 )
-async def test_questions_to_a_master_with_accounts_are_signed(
+async def test_requests_to_a_master_with_accounts_are_signed(
     tmp_path: Path, account: str, refused: set[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     write_accounts(tmp_path / "m")
@@ -380,7 +380,7 @@ async def test_questions_to_a_master_with_accounts_are_signed(
         assert SECRET not in caplog.text
 
 
-async def test_a_listener_for_administration_does_not_stop_a_slave(tmp_path: Path) -> None:
+async def test_an_admin_listener_does_not_stop_a_slave(tmp_path: Path) -> None:
     listener = f"127.0.0.1:{free_port()}"
     async with (
         running_broker(tmp_path / "m", adminListenAddress=listener) as master,

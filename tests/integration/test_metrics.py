@@ -94,7 +94,7 @@ async def page_of_a_used_broker(directory: Path) -> str:
         return text
 
 
-async def test_figures_are_what_was_done(tmp_path: Path) -> None:
+async def test_the_figures_match_the_work_done(tmp_path: Path) -> None:
     text = await page_of_a_used_broker(tmp_path)
 
     assert value(text, "rocketmq_messages_in_total", topic="T", is_system="false") == 3
@@ -116,7 +116,7 @@ async def test_figures_are_what_was_done(tmp_path: Path) -> None:
     assert value(text, "process_resident_memory_bytes") > 1_000_000
 
 
-async def test_a_message_that_a_consumer_gives_up_is_a_dead_letter(tmp_path: Path) -> None:
+async def test_a_message_given_up_by_a_consumer_is_a_dead_letter(tmp_path: Path) -> None:
     async with running_broker(tmp_path, metricsListenPort=free_port()) as broker:
         client = Client(f"127.0.0.1:{broker.listen_port}")
         await client.heartbeat(consumer_groups={"g": {"T": "*"}})
@@ -138,7 +138,7 @@ async def test_a_message_that_a_consumer_gives_up_is_a_dead_letter(tmp_path: Pat
     assert value(text, "rocketmq_messages_in_total", topic="%DLQ%g") == 1
 
 
-async def test_names_types_and_labels_are_those_of_the_original(tmp_path: Path) -> None:
+async def test_names_types_and_labels_match_the_original(tmp_path: Path) -> None:
     text = await page_of_a_used_broker(tmp_path)
     rows = [line.split(" ") for line in GOLDEN.read_text().splitlines() if line[0] != "#"]
     theirs = {name: (kind, set(labels)) for name, kind, *labels in rows}
@@ -188,7 +188,7 @@ async def test_promtool_finds_nothing(tmp_path: Path) -> None:
     assert "error while linting" not in done.stderr
 
 
-async def test_a_pair_says_who_is_how_far_behind(tmp_path: Path) -> None:
+async def test_a_pair_shows_each_members_delay(tmp_path: Path) -> None:
     async with (
         running_broker(tmp_path / "m", metricsListenPort=free_port()) as master,
         running_slave(tmp_path / "s", master, metricsListenPort=free_port()) as slave,
@@ -233,7 +233,7 @@ async def test_a_slave_that_never_reached_its_master_claims_nothing(tmp_path: Pa
         assert not samples(text, f"trebuchet_master_{name}")
 
 
-async def test_series_are_bounded_and_the_page_says_so(tmp_path: Path) -> None:
+async def test_series_are_limited_and_the_page_shows_it(tmp_path: Path) -> None:
     async with running_broker(
         tmp_path, metricsListenPort=free_port(), metricsSeriesMax=5
     ) as broker:
@@ -257,16 +257,14 @@ async def test_series_are_bounded_and_the_page_says_so(tmp_path: Path) -> None:
     assert value(text, "trebuchet_puts_total") == 8
 
 
-async def test_who_asks_within_a_second_gets_the_same_page(tmp_path: Path) -> None:
+async def test_requests_within_a_second_get_the_same_page(tmp_path: Path) -> None:
     async with running_broker(tmp_path, metricsListenPort=free_port()) as broker:
         pages = await asyncio.gather(*(scraped(broker) for _ in range(8)))
 
     assert len(set(pages)) <= 2
 
 
-async def test_it_is_off_unless_a_port_is_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_it_is_off_without_a_port(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     async with running_broker(tmp_path):
         pass
@@ -277,7 +275,7 @@ async def test_it_is_off_unless_a_port_is_named(
     assert "metrics listening url=http://127.0.0.1:" in caplog.text
 
 
-async def test_it_listens_where_it_is_told(tmp_path: Path) -> None:
+async def test_it_listens_at_the_configured_address(tmp_path: Path) -> None:
     port = free_port()
     async with running_broker(
         tmp_path, metricsListenPort=port, metricsListenAddress="127.0.0.2"
@@ -288,7 +286,7 @@ async def test_it_listens_where_it_is_told(tmp_path: Path) -> None:
             await scraped(broker)
 
 
-async def test_with_accounts_only_this_host_may_ask_by_default(tmp_path: Path) -> None:
+async def test_with_accounts_only_this_host_may_query_by_default(tmp_path: Path) -> None:
     conf = tmp_path / "conf" / "plain_acl.yml"
     conf.parent.mkdir(parents=True)
     conf.write_text(yaml.safe_dump({"accounts": []}))

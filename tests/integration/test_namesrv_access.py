@@ -107,7 +107,7 @@ def state_of(broker: Broker) -> tuple[object, ...]:
     )
 
 
-async def test_each_request_to_the_name_server_changes_something_or_is_open(
+async def test_each_request_to_the_name_server_is_restricted_or_open(
     broker: Broker,
 ) -> None:
     codes = set(map(int, name_server_of(broker).handlers()))
@@ -141,7 +141,7 @@ async def test_only_administrators_change_the_name_server_and_only_brokers_regis
 
 
 @pytest.mark.parametrize("code", READS, ids=lambda code: RequestCode(code).name)
-async def test_anybody_reads_the_name_server(
+async def test_anyone_may_read_the_name_server(
     client_of: Callable[[str | None], Client], code: int
 ) -> None:
     answer = await client_of(None).ask(code, **READS[code])
@@ -161,7 +161,7 @@ async def test_a_brokers_account_administers_nothing_on_the_broker(broker: Broke
 
 
 @pytest.mark.parametrize(("secret", "is_known"), [(SECRET, True), ("another-one", False)])
-async def test_a_broker_registers_with_its_account_at_the_name_server_of_another(
+async def test_a_broker_registers_with_its_account_at_another_name_server(
     broker: Broker,
     client_of: Callable[[str | None], Client],
     tmp_path: Path,

@@ -32,7 +32,7 @@ def shown(port: int) -> list[str]:
     return ask(port, GET_NAMESRV_CONFIG).decode().splitlines()
 
 
-def test_a_switch_of_the_embedded_name_server_outlives_a_restart(tmp_path: Path) -> None:
+def test_a_switch_of_the_embedded_name_server_survives_a_restart(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path)
     broker.file.write_text(broker.file.read_text() + "# ours\norderMessageEnable=false\n")
     broker.start()
@@ -54,7 +54,7 @@ def test_a_switch_of_the_embedded_name_server_outlives_a_restart(tmp_path: Path)
 
 
 @pytest.mark.parametrize("has_file_key", [True, False])
-def test_a_switch_of_a_name_server_alone_outlives_a_restart(
+def test_a_switch_of_a_standalone_name_server_survives_a_restart(
     tmp_path: Path, has_file_key: bool
 ) -> None:
     alone = BrokerProcess(tmp_path, kvConfigPath=tmp_path / "kvConfig.json")
@@ -70,7 +70,7 @@ def test_a_switch_of_a_name_server_alone_outlives_a_restart(
         assert alone.stop() == 0
 
 
-def test_a_name_server_alone_asks_for_accounts(tmp_path: Path) -> None:
+def test_only_a_name_server_asks_for_accounts(tmp_path: Path) -> None:
     accounts = tmp_path / "accounts.yml"
     accounts.write_text("accounts: []\nglobalWhiteRemoteAddresses: []\n")
     alone = BrokerProcess(

@@ -97,7 +97,7 @@ def stored(broker: Broker) -> int:
 
 
 @pytest.mark.parametrize("offset", [4, 50, INT64_MAX])
-async def test_an_offset_beyond_the_end_of_its_queue_is_refused(
+async def test_an_offset_beyond_the_end_of_its_queue_is_rejected(
     broker: Broker, client: Client, offset: int
 ) -> None:
     await fill(client, 3)
@@ -115,7 +115,7 @@ async def test_an_offset_beyond_the_end_of_its_queue_is_refused(
 
 @pytest.mark.parametrize("offset", [4, 50, INT64_MAX])
 @pytest.mark.parametrize("before", [None, 1])
-async def test_a_pull_is_served_without_the_offset_beyond_the_end_that_comes_with_it(
+async def test_a_pull_is_served_without_the_invalid_offset_sent_with_it(
     broker: Broker, client: Client, offset: int, before: int | None
 ) -> None:
     await fill(client, 3)
@@ -131,7 +131,7 @@ async def test_a_pull_is_served_without_the_offset_beyond_the_end_that_comes_wit
     assert stored(broker) == 3
 
 
-async def test_an_offset_of_a_topic_that_does_not_exist_is_refused_as_5_x_does(
+async def test_an_offset_of_a_nonexistent_topic_is_rejected_like_in_5_x(
     broker: Broker, client: Client
 ) -> None:
     answer = await commit(client, 50, "Missing")
@@ -150,7 +150,7 @@ async def read_and_recreate(client: Client, read: int, new: int) -> None:
     await fill(client, new)
 
 
-async def test_offsets_of_a_deleted_topic_move_no_group_in_the_next_one(
+async def test_offsets_of_a_deleted_topic_move_no_group_in_its_successor(
     broker: Broker, client: Client
 ) -> None:
     await read_and_recreate(client, 5, 9)
@@ -166,7 +166,7 @@ async def test_offsets_of_a_deleted_topic_move_no_group_in_the_next_one(
     assert (await commit(client, 5)).code == ResponseCode.SUCCESS
 
 
-async def test_a_pull_that_goes_on_in_a_deleted_topic_skips_nothing_of_the_next_one(
+async def test_a_pull_that_continues_in_a_deleted_topic_skips_nothing_of_its_successor(
     broker: Broker, client: Client
 ) -> None:
     await read_and_recreate(client, 5, 9)
@@ -182,7 +182,7 @@ async def test_a_pull_that_goes_on_in_a_deleted_topic_skips_nothing_of_the_next_
     assert (await client.pull(TOPIC, 5)).code == ResponseCode.SUCCESS
 
 
-async def test_a_pull_whose_offset_is_refused_is_led_to_the_next_topic_as_well(
+async def test_a_pull_with_a_rejected_offset_is_also_led_to_the_next_topic(
     broker: Broker, client: Client
 ) -> None:
     await read_and_recreate(client, 50, 60)
@@ -193,7 +193,7 @@ async def test_a_pull_whose_offset_is_refused_is_led_to_the_next_topic_as_well(
     assert answer.ext_fields["nextBeginOffset"] == "0"
 
 
-async def test_a_pull_of_no_member_is_served_wherever_it_begins(
+async def test_a_pull_by_a_non_member_is_served_at_any_offset(
     broker: Broker, client: Client
 ) -> None:
     await read_and_recreate(client, 5, 9)
@@ -219,7 +219,7 @@ async def test_the_offsets_of_an_unused_topic_are_cleaned_with_its_queues(
     assert await query(client) == 0
 
 
-async def test_a_group_that_begins_at_the_first_message_of_the_next_topic_is_believed(
+async def test_a_group_that_starts_at_the_next_topics_first_message_is_trusted(
     broker: Broker, client: Client
 ) -> None:
     await read_and_recreate(client, 5, 9)
@@ -231,7 +231,7 @@ async def test_a_group_that_begins_at_the_first_message_of_the_next_topic_is_bel
     assert stored(broker) == 7
 
 
-async def test_a_group_that_never_asks_is_believed_after_a_minute(
+async def test_a_group_that_never_asks_is_trusted_after_a_minute(
     broker: Broker, client: Client, clock: ManualClock
 ) -> None:
     await read_and_recreate(client, 5, 9)
@@ -246,9 +246,7 @@ async def test_a_group_that_never_asks_is_believed_after_a_minute(
     assert stored(broker) == 6
 
 
-async def test_a_tool_sets_offsets_in_a_topic_that_was_created_again(
-    broker: Broker, client: Client
-) -> None:
+async def test_a_tool_sets_offsets_in_a_recreated_topic(broker: Broker, client: Client) -> None:
     await read_and_recreate(client, 5, 9)
     tool = Client(client.address)
 
@@ -259,7 +257,7 @@ async def test_a_tool_sets_offsets_in_a_topic_that_was_created_again(
     assert stored(broker) == 8
 
 
-async def test_a_deletion_is_answered_when_the_file_has_no_offset_of_the_topic(
+async def test_a_deletion_is_answered_after_the_topics_offsets_have_left_the_file(
     broker: Broker, client: Client, tmp_path: Path
 ) -> None:
     await fill(client, 3)
@@ -272,7 +270,7 @@ async def test_a_deletion_is_answered_when_the_file_has_no_offset_of_the_topic(
     assert "T@g" not in text
 
 
-async def test_a_reset_of_5_x_one_place_beyond_the_end_goes_to_the_end(
+async def test_a_5_x_reset_to_one_beyond_the_end_goes_to_the_end(
     broker: Broker, client: Client
 ) -> None:
     await fill(client, 3)
@@ -293,7 +291,7 @@ async def test_a_reset_of_5_x_one_place_beyond_the_end_goes_to_the_end(
     assert stored(broker) == 3
 
 
-async def test_a_slave_stores_what_a_group_has_read_at_its_master_and_no_nonsense(
+async def test_a_slave_stores_valid_progress_from_its_master_only(
     tmp_path: Path,
 ) -> None:
     async with running_broker(tmp_path) as broker:
@@ -322,7 +320,7 @@ async def test_offsets_in_the_file_are_lowered_however_large_they_are(tmp_path: 
         assert broker.storage.offsets.query(GROUP, "Gone", 0) == 0
 
 
-async def test_an_offset_in_the_file_of_a_topic_that_was_deleted_leads_to_the_first_message(
+async def test_an_offset_stored_for_a_deleted_topic_leads_to_the_first_message(
     tmp_path: Path,
 ) -> None:
     async with running_broker(tmp_path) as broker:

@@ -29,7 +29,7 @@ async def fill(directory: Path) -> None:
         broker.storage.offsets.commit(GROUP, TOPIC, 0, AHEAD)
 
 
-async def test_a_start_lowers_offsets_behind_the_end_so_that_no_new_message_is_skipped(
+async def test_a_start_lowers_offsets_beyond_the_end_so_that_no_new_message_is_skipped(
     tmp_path: Path,
 ) -> None:
     await fill(tmp_path)
@@ -39,7 +39,7 @@ async def test_a_start_lowers_offsets_behind_the_end_so_that_no_new_message_is_s
         assert put(broker.storage.store).queue_offset == COUNT
 
 
-async def test_a_slave_keeps_offsets_behind_its_end_until_it_becomes_master(
+async def test_a_slave_keeps_offsets_beyond_its_end_until_it_becomes_master(
     tmp_path: Path,
 ) -> None:
     await fill(tmp_path)

@@ -81,7 +81,7 @@ def test_a_slave_becomes_master_and_the_old_one_its_slave(pair: BrokerSet) -> No
     pair.until_same(old, new)
 
 
-def test_what_the_old_master_had_alone_is_saved_and_cut(pair: BrokerSet) -> None:
+def test_data_only_on_the_old_master_is_saved_and_truncated(pair: BrokerSet) -> None:
     old, new = pair.brokers
     raw_remoting.create_topic(old.port, TOPIC, queues=1)
     send(old, "a")
@@ -110,7 +110,7 @@ def test_what_the_old_master_had_alone_is_saved_and_cut(pair: BrokerSet) -> None
     ]
 
 
-def test_a_promotion_is_refused_while_the_master_lives(pair: BrokerSet) -> None:
+def test_a_promotion_is_rejected_while_the_master_is_alive(pair: BrokerSet) -> None:
     old, new = pair.brokers
     raw_remoting.create_topic(old.port, TOPIC, queues=1)
     send(old, "a")
@@ -132,7 +132,7 @@ def test_a_promotion_is_refused_while_the_master_lives(pair: BrokerSet) -> None:
     until(lambda: pair.master_in_route(TOPIC) == new.port, "the route to the new master")
 
 
-def test_a_promotion_lasts_over_a_restart(pair: BrokerSet) -> None:
+def test_a_promotion_survives_a_restart(pair: BrokerSet) -> None:
     old, new = pair.brokers
     raw_remoting.create_topic(old.port, TOPIC, queues=1)
     send(old, "a")
@@ -169,7 +169,7 @@ def test_a_stopped_slave_is_promoted_in_its_store(pair: BrokerSet) -> None:
     pair.until_same(old, new)
 
 
-def test_mastership_goes_back_and_forth(pair: BrokerSet) -> None:
+def test_mastership_can_go_back_and_forth(pair: BrokerSet) -> None:
     one, other = pair.brokers
     raw_remoting.create_topic(one.port, TOPIC, queues=1)
     sent = ["0"]
@@ -191,7 +191,7 @@ def test_mastership_goes_back_and_forth(pair: BrokerSet) -> None:
 
 
 @pytest.mark.parametrize("is_in_sync", [False, True])
-def test_leases_outlive_a_promotion(pair: BrokerSet, *, is_in_sync: bool) -> None:
+def test_leases_survive_a_promotion(pair: BrokerSet, *, is_in_sync: bool) -> None:
     """The new master may lack the last leases: it delivers their messages again, without loss."""
     old, new = pair.brokers
     raw_remoting.create_topic(old.port, TOPIC, queues=1)
@@ -240,7 +240,7 @@ def has_offset(broker: BrokerProcess, offset: int) -> bool:
     return answer.fields.get("offset") == str(offset)
 
 
-async def test_half_messages_outlive_a_promotion_and_the_new_master_asks_for_their_outcomes(
+async def test_half_messages_survive_a_promotion_and_the_new_master_checks_them(
     tmp_path: Path,
 ) -> None:
     """Unacknowledged or present; delayed ones are delivered, and none of them early."""

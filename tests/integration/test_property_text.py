@@ -42,7 +42,7 @@ async def test_no_other_field_becomes_properties(client: Client, name: str) -> N
         ("key\x01", {}),
     ],
 )
-async def test_a_text_that_is_odd_is_read_alike_by_everybody(
+async def test_an_odd_text_is_read_the_same_by_all_readers(
     client: Client, text: str, wanted: dict[str, str]
 ) -> None:
     """Broker and consumer parse it in the same way, so nothing can hide in between."""
@@ -69,7 +69,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("text", "reason"), REFUSED.items())
-async def test_properties_that_nobody_would_read_as_sent_are_refused_with_the_reason(
+async def test_ambiguous_properties_are_rejected_with_the_reason(
     client: Client, text: str, reason: str
 ) -> None:
     fields: dict[str, Any] = {**HEADER, "i": text}
@@ -86,7 +86,7 @@ async def test_properties_that_nobody_would_read_as_sent_are_refused_with_the_re
 
 
 @pytest.mark.parametrize(("text", "reason"), list(REFUSED.items())[:4])
-async def test_a_batch_with_one_such_message_is_refused_with_the_reason(
+async def test_a_batch_with_one_such_message_is_rejected_with_the_reason(
     client: Client, text: str, reason: str
 ) -> None:
     fields: dict[str, Any] = {**HEADER, "m": "true"}
@@ -106,7 +106,7 @@ async def test_a_batch_with_one_such_message_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize("count", [1, 8_000])
-async def test_a_text_above_32_kib_is_refused_whatever_it_is_made_of(
+async def test_a_text_above_32_kib_of_any_characters_is_rejected(
     client: Client, count: int
 ) -> None:
     # One long value, or thousands of pairs.

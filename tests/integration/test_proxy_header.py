@@ -47,7 +47,7 @@ def answer_to(port: int, source: str, named: str) -> bytes:
 
 
 @pytest.mark.parametrize("trusted", [PROXY])
-def test_a_spoofed_address_of_the_white_list_does_not_pass(broker: BrokerProcess) -> None:
+def test_a_spoofed_whitelist_address_does_not_pass(broker: BrokerProcess) -> None:
     for port in (broker.port, broker.port - 2):
         assert b'"code":0' in answer_to(port, PROXY, WHITE)
         assert b"No accessKey is configured" in answer_to(port, PROXY, OTHER)
@@ -56,7 +56,7 @@ def test_a_spoofed_address_of_the_white_list_does_not_pass(broker: BrokerProcess
 
 
 @pytest.mark.parametrize("trusted", [""])
-def test_without_a_list_nobodys_header_is_believed_and_that_is_said(broker: BrokerProcess) -> None:
+def test_without_a_list_no_header_is_trusted_and_that_is_reported(broker: BrokerProcess) -> None:
     for _ in range(20):
         assert answer_to(broker.port, PROXY, WHITE) == b""
         assert answer_to(broker.namesrv_port, PROXY, WHITE) == b""

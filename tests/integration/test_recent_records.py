@@ -55,13 +55,13 @@ async def sample(client: Client, clock: ManualClock, after_ms: int = SHARED_MS) 
     return json_body(answer)
 
 
-async def test_nothing_is_said_of_what_came_before_the_first_look(client, clock) -> None:
+async def test_events_before_the_first_check_are_not_reported(client, clock) -> None:
     body = await sample(client, clock)
 
     assert [body[name] for name in ("large", "keys", "clocks", "redelivered")] == [[]] * 4
 
 
-async def test_the_largest_message_is_found_by_its_place(client, clock) -> None:
+async def test_the_largest_message_is_found_by_its_offset(client, clock) -> None:
     for size in (100, LIMIT - 4_000, LIMIT - 2_000, 200):
         await client.send("T", b"x" * size, queue_id=1)
 
@@ -71,7 +71,7 @@ async def test_the_largest_message_is_found_by_its_place(client, clock) -> None:
     assert body["gauges"]["maxMessageSize"] == LIMIT
 
 
-async def test_many_small_messages_are_none_large(client, clock) -> None:
+async def test_many_small_messages_do_not_count_as_large(client, clock) -> None:
     for _ in range(30):
         await client.send("T", b"x" * (LIMIT // 10))
 
@@ -86,7 +86,7 @@ async def test_a_large_message_is_named_for_a_minute(client, clock) -> None:
     assert (await sample(client, clock, round(LARGE_KEPT_S * 600)))["large"] == []
 
 
-async def test_the_commonest_key_has_the_share_of_all_messages_not_of_those_read(
+async def test_the_most_frequent_key_has_its_share_of_all_messages_not_of_those_read(
     client, clock
 ) -> None:
     # Three quarters of the messages are in one queue, of which a part is read.
@@ -101,7 +101,7 @@ async def test_the_commonest_key_has_the_share_of_all_messages_not_of_those_read
     assert per_mille == 750
 
 
-async def test_keys_of_which_few_were_seen_say_nothing(client, clock) -> None:
+async def test_rarely_seen_keys_show_nothing(client, clock) -> None:
     for _ in range(RECORDS_A_QUEUE_MAX):
         await client.send("T", keys="hot")
 
@@ -109,14 +109,14 @@ async def test_keys_of_which_few_were_seen_say_nothing(client, clock) -> None:
     assert (await sample(client, clock))["keys"] == []
 
 
-async def test_keys_that_differ_are_not_hot(client, clock) -> None:
+async def test_different_keys_are_not_hot(client, clock) -> None:
     for number in range(3 * RECORDS_A_QUEUE_MAX):
         await client.send("T", keys=f"order-{number}", queue_id=number % 3)
 
     assert (await sample(client, clock))["keys"] == []
 
 
-async def test_a_clock_is_wrong_by_its_nearest_message(client, clock) -> None:
+async def test_a_clock_error_is_measured_by_the_nearest_message(client, clock) -> None:
     # These clients started with the broker's clock, which has advanced since.
     clock.advance_ms(40_000)
     for _ in range(3):
@@ -129,7 +129,7 @@ async def test_a_clock_is_wrong_by_its_nearest_message(client, clock) -> None:
     assert -42_500 < ahead_ms < -41_000
 
 
-async def test_one_late_message_is_no_wrong_clock(client, clock) -> None:
+async def test_one_late_message_is_not_a_wrong_clock(client, clock) -> None:
     for _ in range(3):
         await client.send("T")
     clock.advance_ms(60_000)
@@ -140,7 +140,7 @@ async def test_one_late_message_is_no_wrong_clock(client, clock) -> None:
     assert all(abs(row[1]) < CLOCK_MIN_MS * 3 for row in found)
 
 
-async def test_what_waited_or_came_back_says_nothing_of_a_clock(client, clock) -> None:
+async def test_waits_and_redeliveries_do_not_affect_clock_estimates(client, clock) -> None:
     clock.advance_ms(60_000)
     for name in ("REAL_TOPIC", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"):
         for _ in range(3):
@@ -149,7 +149,7 @@ async def test_what_waited_or_came_back_says_nothing_of_a_clock(client, clock) -
     assert (await sample(client, clock))["clocks"] == []
 
 
-async def test_a_clock_that_was_set_right_is_forgotten(client, clock) -> None:
+async def test_a_corrected_clock_is_forgotten(client, clock) -> None:
     clock.advance_ms(60_000)
     for _ in range(3):
         await client.send("T")
@@ -162,7 +162,7 @@ async def test_a_clock_that_was_set_right_is_forgotten(client, clock) -> None:
     assert body["clocks"] == []
 
 
-async def test_members_that_want_the_same_are_not_named(client, clock) -> None:
+async def test_members_with_equal_subscriptions_are_not_named(client, clock) -> None:
     await client.heartbeat("one", consumer_groups={"g": {"T": "A || B"}})
     other = Client(client.address)
     await other.heartbeat("two", consumer_groups={"g": {"T": "B||A"}})
@@ -173,7 +173,7 @@ async def test_members_that_want_the_same_are_not_named(client, clock) -> None:
     assert body["clients"] == []
 
 
-async def test_members_of_groups_are_told_by_language_and_version(client, clock) -> None:
+async def test_group_members_are_counted_by_language_and_version(client, clock) -> None:
     other = Client(client.address)
     await client.heartbeat("one", consumer_groups={"g": {"T": "*"}}, producer_groups=("p",))
     await other.heartbeat("two", consumer_groups={"g": {"T": "*"}})
@@ -190,7 +190,7 @@ async def test_members_of_groups_are_told_by_language_and_version(client, clock)
     assert later["producers"] == []
 
 
-async def test_members_that_want_something_else_are_named(client, clock) -> None:
+async def test_members_with_different_expressions_are_named(client, clock) -> None:
     others = [Client(client.address) for _ in range(2)]
     await client.heartbeat("odd", consumer_groups={"g": {"T": "A"}})
     for number, each in enumerate(others):
@@ -207,7 +207,7 @@ async def test_members_that_want_something_else_are_named(client, clock) -> None
     assert odd == ["odd"]
 
 
-async def test_the_message_that_a_group_waits_with_is_described(client, clock) -> None:
+async def test_the_message_that_blocks_a_group_is_described(client, clock) -> None:
     await client.send("T", b"poison", queue_id=1, UNIQ_KEY="7F01")
     await client.send("T", b"later", queue_id=2, UNIQ_KEY="7F02")
     clock.advance_ms(5_000)
@@ -229,7 +229,7 @@ async def test_the_message_that_a_group_waits_with_is_described(client, clock) -
     assert old["heads"] == [["g", "T", 1, 0, "7F01", len(b"poison"), "127.0.0.1", 0]]
 
 
-async def test_the_message_that_came_back_most_often_is_named(client, clock) -> None:
+async def test_the_most_often_returned_message_is_named(client, clock) -> None:
     for times in (1, 3, 2):
         await client.ask(
             RequestCode.SEND_MESSAGE_V2,
@@ -251,7 +251,7 @@ async def test_the_message_that_came_back_most_often_is_named(client, clock) -> 
     assert (await sample(client, clock))["redelivered"] == [["g", 3, "%RETRY%g", 0, 1, "7F03"]]
 
 
-async def test_what_comes_from_the_disk_is_counted_by_reader(
+async def test_disk_reads_are_counted_by_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker_core.storage.OsFile.pread_resident", lambda *_: None)

@@ -74,7 +74,7 @@ def ports(broker: Broker) -> list[int]:
     return [broker.listen_port, broker.listen_port - 2, name_server.port]
 
 
-async def test_the_same_frame_is_refused_the_second_time_at_every_port(broker: Broker) -> None:
+async def test_the_same_frame_is_rejected_the_second_time_at_every_port(broker: Broker) -> None:
     frame = recorded(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_fields("T"))
 
     first = await sent(broker.listen_port, frame)
@@ -107,7 +107,7 @@ async def test_a_registration_passes_once(broker: Broker) -> None:
     assert again.remark.endswith("the request was received before; sign each attempt again")
 
 
-async def test_a_restart_lets_no_recorded_request_in(tmp_path: Path) -> None:
+async def test_a_restart_admits_no_replayed_request(tmp_path: Path) -> None:
     write_accounts(tmp_path)
     frame = recorded(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_fields("T"), age_ms=1)
 
@@ -117,7 +117,7 @@ async def test_a_restart_lets_no_recorded_request_in(tmp_path: Path) -> None:
     assert "before the broker started" in answer.remark
 
 
-async def test_administrators_sign_freshly_where_the_key_says_so(tmp_path: Path) -> None:
+async def test_administrators_need_fresh_signatures_if_the_key_is_set(tmp_path: Path) -> None:
     write_accounts(tmp_path)
     keys = {"aclEnable": "true", "adminsRequireFreshSignature": "true"}
     async with running_broker(tmp_path, clock=None, storage=None, **keys) as broker:
@@ -134,7 +134,7 @@ async def test_administrators_sign_freshly_where_the_key_says_so(tmp_path: Path)
     assert fresh.code == ResponseCode.SUCCESS
 
 
-async def test_our_own_registration_is_signed_freshly(tmp_path: Path, broker: Broker) -> None:
+async def test_our_own_registration_has_a_fresh_signature(tmp_path: Path, broker: Broker) -> None:
     """A broker registers at a name server whose account only accepts fresh signatures."""
     keys = {
         "brokerName": "broker-b",

@@ -65,7 +65,7 @@ async def test_a_slave_follows_live(tmp_path: Path) -> None:
         assert b"00000007" in bytes(found)
 
 
-async def test_an_empty_slave_begins_at_the_masters_last_file(tmp_path: Path) -> None:
+async def test_an_empty_slave_starts_at_the_masters_last_file(tmp_path: Path) -> None:
     async with running_broker(tmp_path / "m", mappedFileSizeCommitLog=1 << 18) as master:
         await send_some(master, 1000, size=600)
         begin = master.storage.store.files.log.files[-1].file_from_offset
@@ -82,7 +82,9 @@ async def test_an_empty_slave_begins_at_the_masters_last_file(tmp_path: Path) ->
             assert 0 < queue < slave.storage.store.max_offset_in_queue("T", 0) == 500
 
 
-async def test_an_empty_slave_gets_all_when_the_master_is_told_so(tmp_path: Path) -> None:
+async def test_an_empty_slave_gets_everything_if_the_master_is_configured_so(
+    tmp_path: Path,
+) -> None:
     size = 1 << 18
     async with running_broker(
         tmp_path / "m", syncFromLastFile="false", mappedFileSizeCommitLog=size
@@ -124,7 +126,7 @@ async def send_one(broker: Broker) -> RemotingCommand:
         await client.shutdown()
 
 
-async def test_an_answer_of_a_batch_names_all_its_messages_without_a_slave(tmp_path: Path) -> None:
+async def test_a_batchs_answer_names_all_its_messages_even_without_a_slave(tmp_path: Path) -> None:
     async with running_broker(tmp_path / "m", brokerRole="SYNC_MASTER") as master:
         client = Client(f"127.0.0.1:{master.listen_port}")
         try:
@@ -170,7 +172,7 @@ async def test_both_flush_modes_and_a_slave_that_acknowledges_its_disk(tmp_path:
         assert slave.storage.store.flushed_where == end > 0
 
 
-async def test_a_slave_has_nothing_that_its_master_would_lose_with_its_power(
+async def test_a_slave_has_nothing_that_its_master_would_lose_in_a_power_cut(
     tmp_path: Path,
 ) -> None:
     storage = FaultyStorage()
@@ -196,7 +198,7 @@ async def test_a_slave_has_nothing_that_its_master_would_lose_with_its_power(
         await until_caught_up(master, slave)
 
 
-async def test_restarts_of_either_go_on_where_they_were(tmp_path: Path) -> None:
+async def test_restarts_of_either_continue_at_their_position(tmp_path: Path) -> None:
     ports: dict[str, Any] = {"listenPort": free_port(), "namesrvListenPort": free_port()}
     async with running_broker(tmp_path / "m", **ports) as master:
         await send_some(master, 50)
@@ -214,7 +216,7 @@ async def test_restarts_of_either_go_on_where_they_were(tmp_path: Path) -> None:
         assert slave.storage.store.max_offset_in_queue("T", 1) == 37
 
 
-async def test_a_slave_with_another_clusters_log_acknowledges_nothing_and_says_why(
+async def test_a_slave_with_another_clusters_log_acknowledges_nothing_and_explains_why(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running_broker(tmp_path / "other") as other:
@@ -234,7 +236,7 @@ async def test_a_slave_with_another_clusters_log_acknowledges_nothing_and_says_w
     assert "its log diverges from that of the master" in caplog.text
 
 
-async def test_a_wiped_slave_gets_what_the_master_has(tmp_path: Path) -> None:
+async def test_a_wiped_slave_gets_the_masters_data(tmp_path: Path) -> None:
     async with running_broker(tmp_path / "m") as master:
         await send_some(master, 40)
         async with running_slave(tmp_path / "s", master) as slave:
@@ -294,7 +296,7 @@ async def test_damage_in_the_middle_of_the_masters_log_does_not_stop_its_slave(
     assert f"damaged range of the master skipped from={unit[0]}" in caplog.text
 
 
-async def test_a_slave_that_doubts_what_is_whole_or_no_record_damages_nothing(
+async def test_a_slave_that_doubts_valid_data_or_no_record_damages_nothing(
     tmp_path: Path,
 ) -> None:
     async with running_broker(tmp_path / "m") as master:
@@ -329,7 +331,7 @@ async def test_a_slave_that_doubts_what_is_whole_or_no_record_damages_nothing(
         assert store.files.quarantine.ranges == []
 
 
-async def test_a_port_with_tls_serves_nobody_without_it(tmp_path: Path) -> None:
+async def test_a_tls_port_serves_only_tls(tmp_path: Path) -> None:
     made, key = certificate(tmp_path, "master")
     server: dict[str, Any] = {
         "haTls": "true",
@@ -353,7 +355,7 @@ async def test_a_port_with_tls_serves_nobody_without_it(tmp_path: Path) -> None:
             assert slave.storage.store.max_commit_log_offset == 0
 
 
-async def test_with_too_few_replicas_in_sync_puts_are_refused(tmp_path: Path) -> None:
+async def test_with_too_few_in_sync_replicas_puts_are_rejected(tmp_path: Path) -> None:
     keys: dict[str, Any] = {"brokerRole": "SYNC_MASTER", "minInSyncReplicas": "2"}
     async with running_broker(tmp_path / "m", **keys) as master:
         alone = await send_one(master)

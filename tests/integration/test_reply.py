@@ -65,7 +65,7 @@ async def reply(client: Client, to: str | None = "asking-client", **more: str) -
 
 
 @pytest.mark.parametrize("value", ["r\0d", "r\x01d", "r\x02d"])
-async def test_a_reply_with_properties_that_nobody_would_read_as_sent_is_refused(
+async def test_a_reply_with_ambiguous_properties_is_rejected(
     broker: Broker, client: Client, asking: Asking, value: str
 ) -> None:
     answer = await reply(client, colour=value)
@@ -75,7 +75,7 @@ async def test_a_reply_with_properties_that_nobody_would_read_as_sent_is_refused
     assert asking.pushed == []
 
 
-async def test_a_reply_is_pushed_to_who_asked(
+async def test_a_reply_is_pushed_to_its_requester(
     broker: Broker, client: Client, asking: Asking
 ) -> None:
     answer = await reply(client)
@@ -96,7 +96,7 @@ async def test_a_reply_is_pushed_to_who_asked(
     assert pushed.ext_fields["storeTimestamp"].isdigit()
 
 
-async def test_a_reply_is_stored_as_well(client: Client, asking: Asking) -> None:
+async def test_a_reply_is_also_stored(client: Client, asking: Asking) -> None:
     answer = await reply(client)
 
     (stored,) = messages(await client.pull(TOPIC))
@@ -133,7 +133,7 @@ async def test_with_sync_flush_a_stored_reply_is_durable_before_it_is_answered(
         await asking.shutdown()
 
 
-async def test_a_reply_to_nobody_is_refused_and_stored_all_the_same(client: Client) -> None:
+async def test_a_reply_without_a_requester_is_rejected_but_stored(client: Client) -> None:
     answer = await reply(client, "gone")
 
     assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -141,14 +141,14 @@ async def test_a_reply_to_nobody_is_refused_and_stored_all_the_same(client: Clie
     assert len(messages(await client.pull(TOPIC))) == 1
 
 
-async def test_a_reply_without_an_address_is_refused(client: Client) -> None:
+async def test_a_reply_without_an_address_is_rejected(client: Client) -> None:
     answer = await reply(client, None)
 
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark == "reply message properties[REPLY_TO_CLIENT] is null"
 
 
-async def test_a_client_that_does_not_take_the_reply_is_reported(
+async def test_a_client_that_does_not_accept_the_reply_is_reported(
     client: Client, asking: Asking
 ) -> None:
     asking.code = ResponseCode.SYSTEM_ERROR
@@ -159,7 +159,7 @@ async def test_a_client_that_does_not_take_the_reply_is_reported(
     assert answer.remark == "push reply message to asking-clientfail."
 
 
-async def test_a_requester_that_left_gets_no_reply_pushed(client: Client, asking: Asking) -> None:
+async def test_a_requester_that_left_receives_no_reply(client: Client, asking: Asking) -> None:
     await asking.ask(
         RequestCode.UNREGISTER_CLIENT, clientID="asking-client", producerGroup="asking-group"
     )
@@ -195,7 +195,7 @@ async def test_other_requests_are_served_while_a_reply_waits(broker: Broker) -> 
     await asking.shutdown()
 
 
-async def test_the_long_header_form_replies_too(client: Client, asking: Asking) -> None:
+async def test_a_reply_may_have_the_long_header_form(client: Client, asking: Asking) -> None:
     answer = await client.ask(
         RequestCode.SEND_REPLY_MESSAGE,
         b"old",

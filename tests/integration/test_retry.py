@@ -57,7 +57,7 @@ async def only(client: Client, topic: str, queue_offset: int = 0) -> MessageExt:
     return message
 
 
-async def test_a_message_given_back_comes_again_after_the_third_level(
+async def test_a_returned_message_is_redelivered_after_the_third_level(
     client: Client, clock: ManualClock
 ) -> None:
     sent = await client.send("T", b"body", tags="A", keys="k", UNIQ_KEY="U")
@@ -103,7 +103,7 @@ async def test_each_attempt_waits_longer_and_after_sixteen_the_message_is_dead(
     assert broker.storage.stats.sndbck_put_nums["T@g"].value == 17
 
 
-async def test_a_watcher_of_one_message_sees_it_given_back_retried_and_dead(
+async def test_a_watcher_of_one_message_sees_it_returned_retried_and_dead(
     client: Client, clock: ManualClock
 ) -> None:
     watched = Watched(client.address)
@@ -171,7 +171,7 @@ async def test_the_client_may_allow_fewer_attempts_than_the_group(client: Client
     assert (await only(client, DEAD)).body == b"poison"
 
 
-async def test_a_group_s_own_maximum_counts(client: Client) -> None:
+async def test_a_groups_own_maximum_applies(client: Client) -> None:
     body = java_json.encode({"groupName": "g", "retryMaxTimes": 0})
     await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)
     await client.send("T", b"poison")
@@ -211,7 +211,7 @@ async def test_a_group_without_retry_queues_drops_the_message(client: Client) ->
     assert messages(await client.pull("SCHEDULE_TOPIC_XXXX", queue_id=2)) == []
 
 
-async def test_an_offset_without_a_message_is_refused(client: Client) -> None:
+async def test_an_offset_without_a_message_is_rejected(client: Client) -> None:
     await client.send("T")
     message = await only(client, "T")
 
@@ -221,7 +221,7 @@ async def test_an_offset_without_a_message_is_refused(client: Client) -> None:
     assert answer.remark == f"look message by offset failed, {message.commit_log_offset + 1}"
 
 
-async def test_a_half_message_cannot_be_given_back(client: Client) -> None:
+async def test_a_half_message_cannot_be_returned(client: Client) -> None:
     await client.send("T")
     message = await only(client, "T")
     await client.send("T", b"half", TRAN_MSG="true", PGROUP="pg")
@@ -232,7 +232,7 @@ async def test_a_half_message_cannot_be_given_back(client: Client) -> None:
     assert messages(await client.pull(DEAD)) == []
 
 
-async def test_an_unknown_group_is_refused_where_none_is_made(tmp_path: Path) -> None:
+async def test_an_unknown_group_is_rejected_if_none_is_created(tmp_path: Path) -> None:
     async with running_broker(tmp_path, autoCreateSubscriptionGroup="false") as broker:
         client = Client(f"127.0.0.1:{broker.listen_port}")
         await client.send("T")
@@ -245,7 +245,7 @@ async def test_an_unknown_group_is_refused_where_none_is_made(tmp_path: Path) ->
         await client.shutdown()
 
 
-async def test_a_message_that_rocketmq_stored_with_a_separator_in_a_value_is_given_back_as_it_is(
+async def test_a_message_stored_by_rocketmq_with_a_separator_in_a_value_is_returned_unchanged(
     broker: Broker, client: Client
 ) -> None:
     """Clients can't send such a message to us, but an old store may contain it."""
@@ -259,7 +259,7 @@ async def test_a_message_that_rocketmq_stored_with_a_separator_in_a_value_is_giv
     assert (await only(client, DEAD)).properties["colour"] == "r\x01d"
 
 
-async def test_a_retry_topic_that_may_not_be_written_refuses(client: Client) -> None:
+async def test_a_retry_topic_without_write_permission_rejects(client: Client) -> None:
     await client.send("T")
     message = await only(client, "T")
     await client.ask(
@@ -299,7 +299,7 @@ async def fallback(client: Client, reconsume_times: int, **more: Any) -> Remotin
     )
 
 
-async def test_a_consumer_s_own_retry_is_delayed(client: Client, clock: ManualClock) -> None:
+async def test_a_consumers_own_retry_is_delayed(client: Client, clock: ManualClock) -> None:
     await client.heartbeat(consumer_groups={"g": {"T": "*"}})
 
     assert (await fallback(client, 1)).code == ResponseCode.SUCCESS
@@ -310,7 +310,7 @@ async def test_a_consumer_s_own_retry_is_delayed(client: Client, clock: ManualCl
     assert (message.body, message.reconsume_times) == (b"body", 1)
 
 
-async def test_a_consumer_s_last_retry_is_dead_at_once(client: Client) -> None:
+async def test_a_consumers_last_retry_is_dead_immediately(client: Client) -> None:
     await client.heartbeat(consumer_groups={"g": {"T": "*"}})
 
     await fallback(client, 16)
@@ -319,7 +319,7 @@ async def test_a_consumer_s_last_retry_is_dead_at_once(client: Client) -> None:
     assert len(messages(await client.pull(DEAD))) == 2
 
 
-async def test_what_was_given_back_is_counted(client: Client) -> None:
+async def test_returned_messages_are_counted(client: Client) -> None:
     await client.send("T")
     await send_back(client, await only(client, "T"))
 

@@ -53,14 +53,14 @@ async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Broker]:
         yield slave
 
 
-async def test_a_slave_takes_no_messages(client: Client) -> None:
+async def test_a_slave_accepts_no_messages(client: Client) -> None:
     sent = await client.send("T")
 
     assert sent.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert "messages are put to the slave" in (sent.remark or "")
 
 
-async def test_the_state_of_the_store_says_that_it_is_a_slaves(client: Client) -> None:
+async def test_the_stores_state_shows_that_it_is_a_slaves(client: Client) -> None:
     info = json_body(await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO))["table"]
 
     assert info["storeState"] == "slave: messages come from the master"
@@ -79,7 +79,7 @@ async def test_the_state_of_the_store_says_that_it_is_a_slaves(client: Client) -
         (RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "g"}, b""),
     ],
 )
-async def test_topics_and_groups_are_changed_at_the_master(
+async def test_topics_and_groups_are_changed_on_the_master(
     client: Client, broker: Broker, code: RequestCode, fields: dict[str, Any], body: bytes
 ) -> None:
     topics, groups = dict(broker.storage.topics.table), dict(broker.storage.groups.table)
@@ -103,7 +103,7 @@ async def test_topics_and_groups_are_changed_at_the_master(
         (RequestCode.DELETE_CONSUMER_FILTER, {"consumerGroup": "g", "topic": "T"}, b""),
     ],
 )
-async def test_delay_offsets_and_filters_are_changed_at_the_master(
+async def test_delay_offsets_and_filters_are_changed_on_the_master(
     client: Client, broker: Broker, code: RequestCode, fields: dict[str, Any], body: bytes
 ) -> None:
     before = broker.storage.schedule.document(), broker.storage.filters.document()
@@ -143,7 +143,7 @@ async def test_messages_are_leased_from_the_master(
     assert not broker.storage.pop.engine.in_flight()
 
 
-async def test_the_mode_of_a_group_is_set_at_the_master(client: Client, broker: Broker) -> None:
+async def test_a_groups_mode_is_set_on_the_master(client: Client, broker: Broker) -> None:
     body = b'{"topic":"T","consumerGroup":"g","mode":"POP","popShareQueueNum":0}'
 
     answer = await client.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body)
@@ -184,7 +184,7 @@ async def offset_of(client: Client) -> str:
     return answer.ext_fields["offset"]
 
 
-async def test_the_offset_of_a_pull_is_not_committed_and_one_that_is_sent_is(
+async def test_a_pulls_offset_is_not_committed_but_an_explicit_one_is(
     client: Client, broker: Broker
 ) -> None:
     await pull_committing(client)
@@ -210,7 +210,7 @@ async def configure_group(broker: Broker, client: Client, **more: int) -> None:
 
 
 @pytest.mark.parametrize("role", ["ASYNC_MASTER", "SLAVE"])
-async def test_a_slow_consumer_is_led_where_its_group_says_and_a_quick_one_back(
+async def test_a_slow_consumer_is_redirected_as_its_group_configures_and_a_fast_one_back(
     tmp_path: Path, role: str
 ) -> None:
     """By the memory ratio, the group reads messages that are no longer, or still, in memory."""
@@ -232,7 +232,7 @@ async def test_a_slow_consumer_is_led_where_its_group_says_and_a_quick_one_back(
             await client.shutdown()
 
 
-async def test_a_pull_from_beyond_the_end_is_sent_to_the_master_with_its_offset(
+async def test_a_pull_from_beyond_the_end_is_redirected_to_the_master_with_its_offset(
     client: Client,
 ) -> None:
     answer = await client.pull("T", BEYOND)
@@ -243,7 +243,7 @@ async def test_a_pull_from_beyond_the_end_is_sent_to_the_master_with_its_offset(
     assert answer.ext_fields["maxOffset"] == str(MESSAGES)
 
 
-async def test_such_a_pull_that_may_wait_is_kept_for_a_second(
+async def test_such_a_waiting_pull_is_kept_for_a_second(
     client: Client, broker: Broker, clock: ManualClock
 ) -> None:
     waiting = asyncio.create_task(client.pull("T", BEYOND, suspend_ms=15_000, timeout_s=60))
@@ -256,7 +256,7 @@ async def test_such_a_pull_that_may_wait_is_kept_for_a_second(
     assert (await waiting).code == ResponseCode.PULL_RETRY_IMMEDIATELY
 
 
-async def test_with_offset_check_a_slave_moves_a_pull_as_a_master_does(client: Client) -> None:
+async def test_with_offset_check_a_slave_moves_a_pull_like_a_master(client: Client) -> None:
     await client.ask(RequestCode.UPDATE_BROKER_CONFIG, b"offsetCheckInSlave=true\n")
 
     answer = await client.pull("T", BEYOND)
@@ -281,7 +281,7 @@ async def test_a_slave_delivers_nothing_until_it_is_master(
     assert (await client.send("T")).code == ResponseCode.SUCCESS
 
 
-async def test_a_slave_asks_no_producers_and_a_new_master_does(
+async def test_a_slave_checks_no_producers_but_a_new_master_does(
     broker: Broker, clock: ManualClock
 ) -> None:
     producer = Producer(f"127.0.0.1:{broker.listen_port}")

@@ -53,7 +53,7 @@ def progress_of(body: Any, group: str, topic: str) -> list[int]:
     return numbers
 
 
-async def test_a_topic_says_the_ends_of_its_queues_and_its_bytes(client, clock) -> None:
+async def test_a_topic_shows_its_queues_ends_and_its_bytes(client, clock) -> None:
     for _ in range(3):
         await client.send("T", b"hello", queue_id=2)
 
@@ -77,7 +77,7 @@ async def test_a_topic_without_messages_has_no_queue(client, clock) -> None:
     assert topic_of(await sample(client, clock), "Empty") == (0, [])
 
 
-async def test_a_progress_says_since_when_a_message_is_unread(client, clock) -> None:
+async def test_progress_shows_since_when_a_message_is_unread(client, clock) -> None:
     await client.send("T")
     clock.advance_ms(5_000)
     second_at = clock.now_ms()
@@ -154,7 +154,7 @@ async def test_the_process_and_the_disk_are_known(client, clock) -> None:
     assert body["gauges"]["oldestAgeMs"] is None
 
 
-async def test_who_asks_within_a_second_gets_the_same_answer(client, clock) -> None:
+async def test_queries_within_a_second_get_the_same_answer(client, clock) -> None:
     before = await client.ask(RequestCode.GET_BROKER_SAMPLE)
     await client.send("T")
     at_once = await client.ask(RequestCode.GET_BROKER_SAMPLE)
@@ -171,7 +171,7 @@ async def body_of(broker: Broker) -> Any:
     return json_body(answer)
 
 
-async def test_a_pair_says_how_replication_goes(tmp_path: Path) -> None:
+async def test_a_pair_shows_its_replication_state(tmp_path: Path) -> None:
     async with (
         running_broker(tmp_path / "m", minInSyncReplicas=2) as master,
         running_slave(tmp_path / "s", master) as slave,
@@ -193,7 +193,7 @@ async def test_a_pair_says_how_replication_goes(tmp_path: Path) -> None:
     assert not {"slaves", "slavesInSync", "replicasInSyncMin"} & of_slave["gauges"].keys()
 
 
-async def test_a_promoted_slave_gives_its_sample_as_the_master(tmp_path: Path) -> None:
+async def test_a_promoted_slave_returns_its_sample_like_the_master(tmp_path: Path) -> None:
     async with (
         running_broker(tmp_path / "m") as master,
         running_slave(tmp_path / "s", master) as slave,

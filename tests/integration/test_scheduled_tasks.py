@@ -53,7 +53,7 @@ TASKS: dict[str, tuple[Owner, str, int, int]] = {
 
 
 @pytest.mark.parametrize("task", TASKS)
-async def test_it_is_done_at_its_interval(
+async def test_it_runs_at_its_interval(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, method, first_s, period_s = TASKS[task]
@@ -74,7 +74,7 @@ async def test_it_is_done_at_its_interval(
         assert len(times) == 2
 
 
-async def test_totals_turn_when_the_local_day_does(
+async def test_totals_change_with_the_local_day(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock()

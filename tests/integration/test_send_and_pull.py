@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from broker_core.broker import Broker
 
 
-async def test_a_sent_message_is_pulled_as_it_was_sent(client: Client) -> None:
+async def test_a_sent_message_is_pulled_unchanged(client: Client) -> None:
     sent = await client.send("T", b"body", tags="A", keys="k1 k2", UNIQ_KEY="U1", WAIT="true")
 
     (message,) = messages(await client.pull("T"))
@@ -41,9 +41,7 @@ async def test_a_sent_message_is_pulled_as_it_was_sent(client: Client) -> None:
     }
 
 
-async def test_the_answer_to_a_send_names_the_place_of_the_message(
-    broker: Broker, client: Client
-) -> None:
+async def test_a_sends_answer_has_the_offset_of_the_message(broker: Broker, client: Client) -> None:
     await client.send("T", queue_id=2)
     sent = await client.send("T", queue_id=2)
 
@@ -58,7 +56,7 @@ async def test_the_answer_to_a_send_names_the_place_of_the_message(
     assert messages(found)[0].queue_offset == 1
 
 
-async def test_the_long_header_form_sends_too(client: Client) -> None:
+async def test_a_send_may_have_the_long_header_form(client: Client) -> None:
     sent = await client.ask(
         RequestCode.SEND_MESSAGE,
         b"old",
@@ -78,7 +76,7 @@ async def test_the_long_header_form_sends_too(client: Client) -> None:
     assert (message.body, message.flag) == (b"old", 7)
 
 
-async def test_the_binary_header_is_answered_in_kind(client: Client) -> None:
+async def test_a_binary_header_gets_a_binary_answer(client: Client) -> None:
     request = RemotingCommand.request(
         RequestCode.SEND_MESSAGE_V2,
         {"a": "pg", "b": "T", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0"},
@@ -146,13 +144,13 @@ async def test_a_batch_is_stored_as_ordinary_messages(client: Client) -> None:
     assert all(message.properties["CLUSTER"] == "DefaultCluster" for message in stored)
 
 
-async def test_a_batch_of_delayed_messages_is_refused(client: Client) -> None:
+async def test_a_batch_of_delayed_messages_is_rejected(client: Client) -> None:
     sent = await send_batch(client, b"one", i="DELAY\x013")
 
     assert sent.code == ResponseCode.MESSAGE_ILLEGAL
 
 
-async def test_a_cut_batch_is_refused_whole(client: Client) -> None:
+async def test_a_truncated_batch_is_rejected_whole(client: Client) -> None:
     await client.send("T")
 
     answer = await client.ask(
@@ -176,7 +174,7 @@ async def test_a_cut_batch_is_refused_whole(client: Client) -> None:
         ("RMQ_SYS_TRANS_HALF_TOPIC", ResponseCode.NO_PERMISSION),
     ],
 )
-async def test_a_topic_that_may_not_be_sent_to_is_refused_in_a_sentence(
+async def test_a_topic_without_send_permission_is_rejected_with_an_explanation(
     client: Client, topic: str, code: ResponseCode
 ) -> None:
     answer = await client.send(topic)
@@ -185,7 +183,7 @@ async def test_a_topic_that_may_not_be_sent_to_is_refused_in_a_sentence(
     assert answer.remark
 
 
-async def test_a_body_larger_than_the_limit_is_refused(tmp_path: Path) -> None:
+async def test_a_body_larger_than_the_limit_is_rejected(tmp_path: Path) -> None:
     async with running_broker(tmp_path, maxMessageSize=1000) as broker:
         client = Client(f"127.0.0.1:{broker.listen_port}")
 
@@ -198,7 +196,7 @@ async def test_a_body_larger_than_the_limit_is_refused(tmp_path: Path) -> None:
         await client.shutdown()
 
 
-async def test_a_queue_that_is_not_there_is_refused(client: Client) -> None:
+async def test_a_missing_queue_is_rejected(client: Client) -> None:
     answer = await client.send("T", queue_id=4)
 
     assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -206,14 +204,14 @@ async def test_a_queue_that_is_not_there_is_refused(client: Client) -> None:
     assert "queueId[4] is illegal" in answer.remark
 
 
-async def test_a_negative_queue_lets_the_broker_choose(client: Client) -> None:
+async def test_a_negative_queue_id_lets_the_broker_choose(client: Client) -> None:
     answer = await client.send("T", queue_id=-1)
 
     assert answer.code == ResponseCode.SUCCESS
     assert 0 <= int(answer.ext_fields["queueId"]) < 4
 
 
-async def test_without_automatic_creation_an_unknown_topic_is_refused(tmp_path: Path) -> None:
+async def test_without_automatic_creation_an_unknown_topic_is_rejected(tmp_path: Path) -> None:
     async with running_broker(tmp_path, autoCreateTopicEnable="false") as broker:
         client = Client(f"127.0.0.1:{broker.listen_port}")
 
@@ -238,7 +236,7 @@ async def test_without_automatic_creation_an_unknown_topic_is_refused(tmp_path: 
         (RequestCode.SEND_REPLY_MESSAGE_V2, b"x", {}, ResponseCode.SYSTEM_ERROR),
     ],
 )
-async def test_a_refused_send_bears_what_producers_read_of_every_answer(
+async def test_a_rejected_send_has_the_fields_that_producers_read_from_every_answer(
     client: Client,
     code: RequestCode,
     body: bytes,
@@ -263,7 +261,7 @@ async def test_a_missing_field_is_named(client: Client) -> None:
 
 
 @pytest.mark.parametrize(("accept_from", "code"), [(1, 0), (1 << 52, 1)])
-async def test_a_broker_takes_messages_from_its_time_on(
+async def test_a_broker_accepts_messages_from_its_start_time_on(
     tmp_path: Path, accept_from: int, code: int
 ) -> None:
     keys = {"startAcceptSendRequestTimeStamp": accept_from}
@@ -286,7 +284,7 @@ async def test_a_broker_takes_messages_from_its_time_on(
         ("g", "bornTimestamp", 1 << 63),
     ],
 )
-async def test_a_number_without_room_in_a_record_is_named(
+async def test_a_number_too_large_for_a_record_is_named(
     client: Client, letter: str, name: str, value: int
 ) -> None:
     fields: dict[str, Any] = dict.fromkeys("efhj", 0)
@@ -326,7 +324,7 @@ async def test_a_pull_with_a_long_subscription_does_not_wait(client: Client) -> 
     assert answer.code == ResponseCode.PULL_NOT_FOUND
 
 
-async def test_a_pull_that_may_not_wait_is_answered_at_once(client: Client) -> None:
+async def test_a_pull_that_must_not_wait_is_answered_immediately(client: Client) -> None:
     await client.send("T")
 
     answer = await client.pull("T", 1)
@@ -336,7 +334,7 @@ async def test_a_pull_that_may_not_wait_is_answered_at_once(client: Client) -> N
     assert answer.ext_fields["maxOffset"] == "1"
 
 
-async def test_a_pull_beyond_the_end_is_told_where_to_go_on(client: Client) -> None:
+async def test_a_pull_beyond_the_end_learns_where_to_continue(client: Client) -> None:
     await client.send("T")
 
     answer = await client.pull("T", 9)
@@ -345,7 +343,7 @@ async def test_a_pull_beyond_the_end_is_told_where_to_go_on(client: Client) -> N
     assert answer.ext_fields["nextBeginOffset"] == "1"
 
 
-async def test_a_tag_filter_gives_only_its_tags_and_moves_past_the_others(client: Client) -> None:
+async def test_a_tag_filter_returns_only_its_tags_and_skips_the_others(client: Client) -> None:
     for tags in ("A", "B", "A", "C"):
         await client.send("T", tags.encode(), tags=tags)
 
@@ -358,7 +356,7 @@ async def test_a_tag_filter_gives_only_its_tags_and_moves_past_the_others(client
     assert nothing.ext_fields["nextBeginOffset"] == "4"
 
 
-async def test_a_parked_pull_waits_on_past_messages_its_filter_skips(
+async def test_a_parked_pull_waits_past_messages_that_its_filter_skips(
     broker: Broker, client: Client
 ) -> None:
     await client.send("T")
@@ -375,7 +373,7 @@ async def test_a_parked_pull_waits_on_past_messages_its_filter_skips(
     assert [message.body for message in messages(answer)] == [b"wanted"]
 
 
-async def test_a_pull_of_an_unknown_topic_makes_none(client: Client) -> None:
+async def test_a_pull_of_an_unknown_topic_creates_none(client: Client) -> None:
     answer = await client.pull("nowhere")
 
     assert answer.code == ResponseCode.TOPIC_NOT_EXIST
@@ -460,7 +458,7 @@ async def test_a_message_is_found_by_its_keys(client: Client) -> None:
     assert nothing.code == ResponseCode.QUERY_NOT_FOUND
 
 
-async def test_a_deleted_topic_begins_anew(client: Client) -> None:
+async def test_a_deleted_topic_starts_over(client: Client) -> None:
     await client.send("T", b"before")
 
     deleted = await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T")
@@ -473,7 +471,7 @@ async def test_a_deleted_topic_begins_anew(client: Client) -> None:
 
 
 @pytest.mark.parametrize("twin", ["compiled", "python"])
-async def test_a_pull_that_waits_when_its_topic_is_deleted_is_sent_to_the_beginning_at_once(
+async def test_a_waiting_pull_of_a_deleted_topic_is_sent_to_the_beginning_immediately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twin: str
 ) -> None:
     if twin == "compiled" and not is_compiled():
@@ -495,7 +493,7 @@ async def test_a_pull_that_waits_when_its_topic_is_deleted_is_sent_to_the_beginn
 
 
 @pytest.mark.parametrize("taken", ["the group's", "the topic's"])
-async def test_a_pull_that_waits_gets_nothing_once_the_right_to_it_is_taken(
+async def test_a_waiting_pull_gets_nothing_after_its_permission_was_revoked(
     broker: Broker, client: Client, taken: str
 ) -> None:
     await client.send("T", b"before")
@@ -519,7 +517,7 @@ async def test_a_pull_that_waits_gets_nothing_once_the_right_to_it_is_taken(
     assert (await client.pull("T", 1)).code == ResponseCode.NO_PERMISSION
 
 
-async def test_a_consumer_of_a_topic_that_was_made_again_goes_on_at_the_beginning(
+async def test_a_consumer_of_a_recreated_topic_continues_at_the_beginning(
     client: Client,
 ) -> None:
     for _ in range(3):
@@ -536,7 +534,7 @@ async def test_a_consumer_of_a_topic_that_was_made_again_goes_on_at_the_beginnin
     assert [message.body for message in messages(await client.pull("T", begin))] == [b"after"]
 
 
-async def test_the_stats_of_a_topic_tell_its_queues_ends(client: Client) -> None:
+async def test_a_topics_stats_report_its_queues_ends(client: Client) -> None:
     await client.send("T", queue_id=1)
     await client.send("T", queue_id=1)
 

@@ -83,7 +83,7 @@ def reply(client: Client) -> asyncio.Task[RemotingCommand]:
     )
 
 
-async def test_a_reply_that_is_not_taken_within_ten_seconds_is_refused_and_stored(
+async def test_a_reply_that_is_not_accepted_within_ten_seconds_is_rejected_and_stored(
     client: Client, silent: Silent, clock: ManualClock
 ) -> None:
     replying = reply(client)
@@ -99,7 +99,7 @@ async def test_a_reply_that_is_not_taken_within_ten_seconds_is_refused_and_store
     assert len(messages(await client.pull(REPLY_TOPIC))) == 1
 
 
-async def test_a_client_that_leaves_with_a_reply_in_its_hand_is_not_waited_for(
+async def test_a_client_that_leaves_with_a_pending_reply_is_not_waited_for(
     client: Client, silent: Silent
 ) -> None:
     replying = reply(client)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from broker_core.protocol.command import RemotingCommand
 
 
-async def test_a_group_far_behind_is_refused_and_shown_until_it_is_configured_again(
+async def test_a_lagging_group_is_rejected_and_shown_until_it_is_reconfigured(
     tmp_path: Path,
 ) -> None:
     clock = ManualClock()
@@ -48,7 +48,7 @@ async def test_a_group_far_behind_is_refused_and_shown_until_it_is_configured_ag
         await client.shutdown()
 
 
-async def test_it_is_switched_on_and_off_while_the_broker_runs(tmp_path: Path) -> None:
+async def test_it_can_be_switched_on_and_off_while_the_broker_runs(tmp_path: Path) -> None:
     clock = ManualClock()
     async with running_broker(tmp_path, clock=clock, consumerFallbehindThreshold=10_000) as broker:
         client = Client(f"127.0.0.1:{broker.listen_port}")

@@ -74,7 +74,7 @@ async def slow_disk(tmp_path: Path) -> AsyncIterator[SlowDisk]:
         await slow_disk.client.shutdown()
 
 
-async def test_a_message_whose_flush_is_late_is_answered_with_its_place(
+async def test_a_message_with_a_late_flush_is_answered_with_its_offset(
     slow_disk: SlowDisk,
 ) -> None:
     client = slow_disk.client
@@ -89,7 +89,7 @@ async def test_a_message_whose_flush_is_late_is_answered_with_its_place(
     assert late.ext_fields["msgId"].endswith(f"{stored.commit_log_offset:016X}")
 
 
-async def test_a_batch_whose_flush_is_late_is_answered_with_all_its_ids(
+async def test_a_batch_with_a_late_flush_is_answered_with_all_its_ids(
     slow_disk: SlowDisk,
 ) -> None:
     client = slow_disk.client
@@ -105,7 +105,7 @@ async def test_a_batch_whose_flush_is_late_is_answered_with_all_its_ids(
     assert [int(msg_id[-16:], 16) for msg_id in ids] == [one.commit_log_offset for one in stored]
 
 
-async def test_a_reply_whose_flush_is_late_bears_its_place(slow_disk: SlowDisk) -> None:
+async def test_a_reply_with_a_late_flush_has_its_offset(slow_disk: SlowDisk) -> None:
     header: dict[str, Any] = {**HEADER, "b": "DefaultCluster_REPLY_TOPIC", "e": "0"}
     text = properties.encode({"REPLY_TO_CLIENT": "nobody"})
 

@@ -48,7 +48,7 @@ async def check(client: Client, expression: str, kind: str | None = SQL) -> Remo
     return await client.ask(RequestCode.CHECK_CLIENT_CONFIG, java_json.encode(body))
 
 
-async def test_a_pull_with_an_expression_gets_what_matches(client: Client) -> None:
+async def test_a_pull_with_an_expression_gets_the_matches(client: Client) -> None:
     await send_prices(client, 5, 15, 25, 12)
 
     found = await client.pull(
@@ -60,7 +60,7 @@ async def test_a_pull_with_an_expression_gets_what_matches(client: Client) -> No
     assert found.ext_fields["nextBeginOffset"] == "4"
 
 
-async def test_a_pull_that_matches_nothing_goes_on_behind_what_it_saw(client: Client) -> None:
+async def test_a_pull_without_a_match_continues_after_the_examined_messages(client: Client) -> None:
     await send_prices(client, 5, 6)
 
     found = await client.pull("T", subscription="price > 10", expression_type=SQL)
@@ -83,7 +83,7 @@ async def test_a_parked_pull_is_answered_by_the_first_that_matches(client: Clien
     assert bodies(found) == [b"30"]
 
 
-async def test_an_invalid_expression_is_refused(client: Client) -> None:
+async def test_an_invalid_expression_is_rejected(client: Client) -> None:
     await send_prices(client, 5)
 
     for expression, kind in (
@@ -108,7 +108,7 @@ async def test_a_subscribed_expression_filters_the_groups_pulls(client: Client) 
     assert bodies(found) == [b"15"]
 
 
-async def test_a_pull_ahead_of_the_subscription_is_told_so(broker: Broker, client: Client) -> None:
+async def test_a_pull_with_a_newer_subscription_is_told_so(broker: Broker, client: Client) -> None:
     await send_prices(client, 5)
     groups = {"g": {"T": "price > 10"}}
     await client.heartbeat(consumer_groups=groups, expression_type=SQL, sub_version=3)
@@ -136,7 +136,7 @@ async def test_a_subscribed_expression_that_does_not_compile_has_no_filter(clien
     )
 
 
-async def test_consumers_filter_by_the_beginning_the_end_or_a_part_of_a_property(
+async def test_consumers_filter_by_a_propertys_prefix_suffix_or_part(
     client: Client,
 ) -> None:
     await send_prices(client, 123, 234, 341)
@@ -152,7 +152,7 @@ async def test_consumers_filter_by_the_beginning_the_end_or_a_part_of_a_property
         assert bodies(found) == expected, expression
 
 
-async def test_a_client_may_ask_whether_its_expression_is_one(client: Client) -> None:
+async def test_a_client_may_validate_its_expression(client: Client) -> None:
     assert (await check(client, "a = 1")).code == ResponseCode.SUCCESS
     assert (await check(client, "A || B", None)).code == ResponseCode.SUCCESS
     refused = await check(client, "a != 1")
@@ -176,7 +176,7 @@ async def test_the_groups_filter_is_kept_in_its_file(tmp_path: Path) -> None:
     assert kept["dead"] is True
 
 
-async def test_without_the_key_expressions_are_refused(tmp_path: Path) -> None:
+async def test_without_the_key_expressions_are_rejected(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         client = Client(f"127.0.0.1:{broker.listen_port}")
         await send_prices(client, 15)
@@ -195,7 +195,7 @@ async def test_without_the_key_expressions_are_refused(tmp_path: Path) -> None:
     }
 
 
-async def test_retried_messages_are_filtered_where_that_is_wanted(tmp_path: Path) -> None:
+async def test_retried_messages_are_filtered_if_requested(tmp_path: Path) -> None:
     async with running_broker(
         tmp_path, enablePropertyFilter="true", filterSupportRetry="true"
     ) as broker:
@@ -231,7 +231,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return prices
 
 
-async def test_bitmaps_save_the_look_at_records_that_do_not_match(
+async def test_bitmaps_avoid_reading_records_that_do_not_match(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running_broker(tmp_path, **EXTENDED) as broker:
@@ -257,7 +257,7 @@ def born_before_now(broker: Broker) -> None:
     found.born_time -= 1
 
 
-async def test_bitmaps_are_made_while_that_is_switched_on(
+async def test_bitmaps_are_created_while_they_are_enabled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running_broker(tmp_path, **EXTENDED) as broker:
@@ -278,7 +278,7 @@ async def test_bitmaps_are_made_while_that_is_switched_on(
         await client.shutdown()
 
 
-async def test_a_group_that_comes_back_trusts_the_bitmaps_made_meanwhile(
+async def test_a_returning_group_trusts_the_bitmaps_made_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     groups = {"g": {"T": "price > 10"}}
@@ -302,7 +302,7 @@ async def test_a_group_that_comes_back_trusts_the_bitmaps_made_meanwhile(
         await client.shutdown()
 
 
-async def test_the_length_of_bitmaps_is_shown_as_it_is(tmp_path: Path) -> None:
+async def test_the_length_of_bitmaps_is_shown_unchanged(tmp_path: Path) -> None:
     async with running_broker(tmp_path, expectConsumerNumUseFilter="64") as broker:
         client = Client(f"127.0.0.1:{broker.listen_port}")
 
@@ -312,7 +312,7 @@ async def test_the_length_of_bitmaps_is_shown_as_it_is(tmp_path: Path) -> None:
         await client.shutdown()
 
 
-async def test_a_changed_time_of_keeping_filters_takes_effect(
+async def test_a_changed_retention_of_filters_takes_effect(
     tmp_path: Path, broker: Broker, client: Client
 ) -> None:
     await client.heartbeat(consumer_groups={"g": {"T": "a > 1"}}, expression_type=SQL)
@@ -326,7 +326,7 @@ async def test_a_changed_time_of_keeping_filters_takes_effect(
     assert broker.storage.filters.find("T", "g") is None
 
 
-async def test_the_units_of_a_queue_are_shown_with_their_extensions(tmp_path: Path) -> None:
+async def test_a_queues_units_are_shown_with_their_extensions(tmp_path: Path) -> None:
     async with running_broker(tmp_path, **EXTENDED) as broker:
         client = Client(f"127.0.0.1:{broker.listen_port}")
         await client.heartbeat(consumer_groups={"g": {"T": "price > 10"}}, expression_type=SQL)
@@ -370,7 +370,7 @@ async def drop_filter(client: Client) -> RemotingCommand:
     return await client.ask(RequestCode.DELETE_CONSUMER_FILTER, consumerGroup="g", topic="T")
 
 
-async def test_an_administrators_filter_holds_for_pulls_and_is_kept(
+async def test_an_administrators_filter_applies_to_pulls_and_is_kept(
     tmp_path: Path, client: Client
 ) -> None:
     await send_prices(client, 5, 15, 25)
@@ -389,9 +389,7 @@ async def test_an_administrators_filter_holds_for_pulls_and_is_kept(
     assert bodies(found) == [b"15", b"25"], "a member that subscribes anew has its own"
 
 
-async def test_a_pull_that_waits_is_ended_when_its_filter_changes(
-    broker: Broker, client: Client
-) -> None:
+async def test_a_waiting_pull_ends_when_its_filter_changes(broker: Broker, client: Client) -> None:
     await send_prices(client, 5)
     await client.heartbeat(
         consumer_groups={"g": {"T": "price > 10"}}, expression_type=SQL, sub_version=3
@@ -412,7 +410,7 @@ async def test_a_pull_that_waits_is_ended_when_its_filter_changes(
     await other.shutdown()
 
 
-async def test_a_filter_that_is_none_is_refused_and_the_old_one_stays(client: Client) -> None:
+async def test_an_invalid_filter_is_rejected_and_the_old_one_stays(client: Client) -> None:
     await send_prices(client, 5)
     await client.heartbeat(consumer_groups={"g": {"T": "price > 10"}}, expression_type=SQL)
 
@@ -433,7 +431,7 @@ async def test_a_filter_that_is_none_is_refused_and_the_old_one_stays(client: Cl
     assert kept["filterDataByTopic"]["T"]["groupFilterData"]["g"]["expression"] == "price > 10"
 
 
-async def test_a_deleted_filter_is_refused_until_the_next_heartbeat(client: Client) -> None:
+async def test_a_deleted_filter_rejects_pulls_until_the_next_heartbeat(client: Client) -> None:
     await send_prices(client, 5, 15)
     groups = {"g": {"T": "price > 10"}}
     await client.heartbeat(consumer_groups=groups, expression_type=SQL, sub_version=3)
@@ -449,7 +447,7 @@ async def test_a_deleted_filter_is_refused_until_the_next_heartbeat(client: Clie
     assert bodies(found) == [b"15"]
 
 
-async def test_without_the_key_no_filter_is_put(tmp_path: Path) -> None:
+async def test_without_the_key_no_filter_is_stored(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         client = Client(f"127.0.0.1:{broker.listen_port}")
         await send_prices(client, 15)

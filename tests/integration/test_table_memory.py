@@ -11,7 +11,7 @@ BYTES_MAX = 100_000_000
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_all_tables_together_take_less_than_100_mb(tmp_path: Path) -> None:
+def test_all_tables_together_use_less_than_100_mb(tmp_path: Path) -> None:
     """In a separate process with otherwise unused memory."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.full_tables", str(tmp_path)],

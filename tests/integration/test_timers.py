@@ -69,7 +69,7 @@ async def test_messages_are_precise_to_milliseconds_and_never_early(client: Clie
     assert late[len(late) // 4] <= 20, late
 
 
-async def test_the_answer_to_a_send_holds_the_queue_and_a_recall_handle(client) -> None:
+async def test_a_sends_answer_has_the_queue_and_a_recall_handle(client) -> None:
     due = now_ms() + 60_000
     answer = await client.send("T", b"x", queue_id=2, TIMER_DELIVER_MS=str(due), UNIQ_KEY="KEY")
 

@@ -63,7 +63,7 @@ async def test_a_broker_registers_with_its_certificate(tmp_path: Path) -> None:
         assert known(server) == []
 
 
-async def test_a_name_server_that_nobody_vouches_for_is_not_told(tmp_path: Path) -> None:
+async def test_an_unverified_name_server_is_not_contacted(tmp_path: Path) -> None:
     async with secured_name_server(tmp_path) as server:
         keys: dict[str, Any] = {
             "namesrvAddr": f"127.0.0.1:{server.port}",
@@ -77,7 +77,7 @@ async def test_a_name_server_that_nobody_vouches_for_is_not_told(tmp_path: Path)
             assert known(server) == []
 
 
-def test_a_certificate_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
+def test_a_missing_certificate_ends_the_start(tmp_path: Path) -> None:
     keys: dict[str, Any] = {
         "namesrvAddr": "127.0.0.1:9",
         "useTLS": "true",

@@ -64,7 +64,7 @@ async def commit(client: Client, queue_offset: int) -> None:
     )
 
 
-async def test_an_acknowledgement_names_each_message_that_was_seen_delivered(
+async def test_an_acknowledgement_names_each_delivered_message(
     client: Client, watched: Watched
 ) -> None:
     for number in range(5):
@@ -87,7 +87,7 @@ async def test_an_acknowledgement_names_each_message_that_was_seen_delivered(
     assert events[1]["latencyUs"] > 0
 
 
-async def test_a_filter_of_the_message_finds_its_acknowledgement_too(
+async def test_a_message_filter_also_finds_the_acknowledgement(
     client: Client, watched: Watched
 ) -> None:
     await watched.begin(properties={"colour": "red"}, sample=1)
@@ -106,7 +106,7 @@ async def test_a_filter_of_the_message_finds_its_acknowledgement_too(
     assert not any("colour" in str(event) for event in events)
 
 
-async def test_a_refused_send_is_told_of_with_what_and_why(
+async def test_a_rejected_send_is_reported_with_its_reason(
     client: Client, watched: Watched
 ) -> None:
     await watched.begin(errorsOnly=True)
@@ -138,7 +138,7 @@ async def test_a_refused_send_is_told_of_with_what_and_why(
     }
 
 
-async def test_refused_reads_and_returns_are_told_of_by_their_group(
+async def test_rejected_reads_and_returns_are_reported_by_their_group(
     client: Client, watched: Watched
 ) -> None:
     await client.send("T")
@@ -157,7 +157,7 @@ async def test_refused_reads_and_returns_are_told_of_by_their_group(
     ]
 
 
-async def test_other_refused_requests_are_no_events(client: Client, watched: Watched) -> None:
+async def test_other_rejected_requests_are_not_events(client: Client, watched: Watched) -> None:
     await watched.begin()
 
     await client.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="nobody")
@@ -176,7 +176,7 @@ async def test_other_refused_requests_are_no_events(client: Client, watched: Wat
         {"b": "T" * 9_000, "e": "-1", "i": "\x01\x02\x01"},
     ],
 )
-async def test_a_send_of_nonsense_is_a_refusal_that_can_be_read(
+async def test_an_invalid_send_gets_a_readable_rejection(
     client: Client, watched: Watched, fields: dict[str, Any]
 ) -> None:
     await watched.begin()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-async def test_a_group_that_had_not_read_what_expired_is_named_and_others_are_not(
+async def test_only_groups_that_had_not_read_expired_messages_are_named(
     tmp_path: Path,
 ) -> None:
     async with running_broker(tmp_path) as broker:

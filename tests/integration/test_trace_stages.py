@@ -50,7 +50,7 @@ async def commit(client: Client, queue_offset: int) -> None:
     )
 
 
-async def test_a_message_is_seen_from_received_to_acknowledged_in_microseconds(
+async def test_a_message_is_traced_from_received_to_acknowledged_in_microseconds(
     client: Client, watched: Watched
 ) -> None:
     await client.send("T")
@@ -82,7 +82,7 @@ async def test_a_message_is_seen_from_received_to_acknowledged_in_microseconds(
     ("more", "stage"),
     [({"TRAN_MSG": "true", "PGROUP": "pg"}, "withheld"), ({"DELAY": "18"}, "deferred")],
 )
-async def test_what_waits_has_the_steps_of_its_put_and_is_on_the_disk_as_any_other(
+async def test_a_waiting_put_has_its_steps_and_is_on_disk_like_any_other(
     client: Client, watched: Watched, more: dict[str, str], stage: str
 ) -> None:
     await watched.begin(topic="T", stages=["received", "flushed"])
@@ -114,7 +114,7 @@ async def test_what_waits_has_the_steps_of_its_put_and_is_on_the_disk_as_any_oth
 
 
 @pytest.mark.parametrize(("level", "stage"), [(0, "deferred"), (-1, "dead")])
-async def test_a_copy_of_a_message_without_a_key_is_told_of_as_that_message(
+async def test_a_copied_message_without_a_key_is_reported_as_that_message(
     client: Client, watched: Watched, level: int, stage: str
 ) -> None:
     await client.heartbeat(consumer_groups={"g": {"T": "*"}})
@@ -136,7 +136,7 @@ async def test_a_copy_of_a_message_without_a_key_is_told_of_as_that_message(
     assert {event["messageId"] for event in others} == {delivered["messageId"]}
 
 
-async def test_a_delivery_says_to_which_member_how_many_bytes_went_and_where_from(
+async def test_a_delivery_reports_its_member_bytes_and_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The page cache is empty.
@@ -158,7 +158,7 @@ async def test_a_delivery_says_to_which_member_how_many_bytes_went_and_where_fro
         await client.shutdown()
 
 
-async def test_a_pull_that_waited_is_woken_by_the_message_that_came(
+async def test_a_waiting_pull_is_woken_by_the_new_message(
     broker: Broker, client: Client, watched: Watched
 ) -> None:
     await client.send("T")
@@ -181,7 +181,7 @@ async def test_a_pull_that_waited_is_woken_by_the_message_that_came(
         ({"subscription": "a > 1", "expression_type": "SQL92"}, "sql"),
     ],
 )
-async def test_what_a_filter_passes_over_is_told_of_with_what_it_decided_by(
+async def test_messages_skipped_by_a_filter_are_reported_with_the_reason(
     client: Client, watched: Watched, subscription: dict[str, Any], by: str
 ) -> None:
     await client.send("T", tags="B", a="1", UNIQ_KEY="over")
@@ -199,7 +199,7 @@ async def test_what_a_filter_passes_over_is_told_of_with_what_it_decided_by(
     ]
 
 
-async def test_what_a_bitmap_passes_over_is_told_apart_from_what_its_record_was_looked_at_for(
+async def test_messages_skipped_by_a_bitmap_are_distinguished_from_examined_records(
     tmp_path: Path,
 ) -> None:
     async with running_broker(
@@ -236,7 +236,7 @@ async def test_what_a_bitmap_passes_over_is_told_apart_from_what_its_record_was_
         await client.shutdown()
 
 
-async def test_a_slave_that_has_a_message_is_told_of(tmp_path: Path) -> None:
+async def test_a_slave_with_a_message_is_reported(tmp_path: Path) -> None:
     async with (
         running_broker(tmp_path / "m") as master,
         running_slave(tmp_path / "s", master),
@@ -261,7 +261,7 @@ async def test_a_slave_that_has_a_message_is_told_of(tmp_path: Path) -> None:
         await client.shutdown()
 
 
-async def test_a_send_of_the_console_that_repeats_a_dead_letter_is_a_replay(
+async def test_a_console_send_that_repeats_a_dead_letter_is_a_replay(
     client: Client, watched: Watched
 ) -> None:
     await watched.begin(stages=["replayed"])
@@ -272,7 +272,7 @@ async def test_a_send_of_the_console_that_repeats_a_dead_letter_is_a_replay(
     assert event["replay"] == "run-7"
 
 
-async def test_a_sample_holds_for_all_stages_and_both_twins(
+async def test_a_sample_applies_to_all_stages_and_both_twins(
     client: Client, watched: Watched
 ) -> None:
     keys = [f"key of message {number}" for number in range(32)]
@@ -293,9 +293,7 @@ async def test_a_sample_holds_for_all_stages_and_both_twins(
     )
 
 
-async def test_a_retry_that_died_is_kept_for_who_asks_later(
-    client: Client, watched: Watched
-) -> None:
+async def test_a_dead_retry_is_kept_for_later_queries(client: Client, watched: Watched) -> None:
     await client.heartbeat(consumer_groups={"g": {"T": "*"}})
     await client.send(retry_topic("g"), b"poison", UNIQ_KEY="U")
     await client.ask(

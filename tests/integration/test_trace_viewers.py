@@ -79,7 +79,7 @@ def is_all_there(watched: Watched, **stages: int) -> bool:
     return come + int(watched.batches[-1]["dropped"]) == sum(stages.values())
 
 
-async def test_of_a_burst_each_stage_has_come_or_is_counted(
+async def test_each_stage_of_a_burst_has_arrived_or_is_counted(
     broker: Broker, client: Client, watched: Watched
 ) -> None:
     capped = Watched(client.address)
@@ -103,7 +103,7 @@ async def test_of_a_burst_each_stage_has_come_or_is_counted(
     await capped.shutdown()
 
 
-async def test_fifty_viewers_are_each_sent_everything(broker: Broker, client: Client) -> None:
+async def test_fifty_viewers_each_receive_everything(broker: Broker, client: Client) -> None:
     viewers = [Watched(client.address) for _ in range(50)]
     await client.send("T")
     for viewer in viewers:
@@ -118,7 +118,7 @@ async def test_fifty_viewers_are_each_sent_everything(broker: Broker, client: Cl
         await viewer.shutdown()
 
 
-async def test_a_viewer_that_does_not_read_holds_up_nobody_and_learns_what_it_lost(
+async def test_a_viewer_that_does_not_read_blocks_nobody_and_learns_what_it_lost(
     broker: Broker, client: Client, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker_core.trace.watch.RING_EVENTS", 1_000)
@@ -154,7 +154,7 @@ async def test_a_viewer_that_does_not_read_holds_up_nobody_and_learns_what_it_lo
     writer.close()
 
 
-async def test_a_viewer_goes_on_where_it_was_after_its_connection_was_lost(
+async def test_a_viewer_continues_where_it_was_after_losing_its_connection(
     broker: Broker, client: Client, watched: Watched
 ) -> None:
     await client.send("T")
@@ -176,13 +176,15 @@ async def test_a_viewer_goes_on_where_it_was_after_its_connection_was_lost(
     await again.shutdown()
 
 
-async def test_a_watch_of_an_earlier_process_begins_anew(client: Client, watched: Watched) -> None:
+async def test_a_watch_of_an_earlier_process_starts_over(client: Client, watched: Watched) -> None:
     await watched.begin(resume={"watchId": "0a0b0c0d-1", "lastSeq": "10", "received": "10"})
 
     assert not watched.is_resumed
 
 
-async def test_a_watcher_sees_what_its_account_may_read_until_it_may_not(tmp_path: Path) -> None:
+async def test_a_watcher_sees_readable_events_until_its_permission_is_revoked(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "conf" / "plain_acl.yml"
     path.parent.mkdir()
 
@@ -230,9 +232,7 @@ async def consume(client: Client) -> None:
     )
 
 
-async def test_what_happened_unwatched_is_asked_for_afterwards(
-    client: Client, watched: Watched
-) -> None:
+async def test_unwatched_events_are_requested_afterwards(client: Client, watched: Watched) -> None:
     await client.send("T", UNIQ_KEY="first", keys="k")
     await client.send("T", UNIQ_KEY="second")
     await consume(client)
@@ -299,7 +299,7 @@ async def test_the_level_full_keeps_every_event_and_ends_by_itself(tmp_path: Pat
 
 
 @pytest.mark.parametrize("before", ["watched", "recorder"])
-async def test_what_was_the_level_before_full_is_it_again(before: str, tmp_path: Path) -> None:
+async def test_the_level_before_full_is_restored(before: str, tmp_path: Path) -> None:
     clock = ManualClock()
     async with running_broker(tmp_path, clock=clock, traceLevel=before) as broker:
         watched = Watched(f"127.0.0.1:{broker.listen_port}")
@@ -314,7 +314,7 @@ async def test_what_was_the_level_before_full_is_it_again(before: str, tmp_path:
         await watched.shutdown()
 
 
-async def test_watched_alone_everything_is_pushed_and_nothing_kept(
+async def test_at_the_level_watched_everything_is_pushed_and_nothing_kept(
     client: Client, watched: Watched
 ) -> None:
     await watched.begin(topic="T")
@@ -330,9 +330,7 @@ async def test_watched_alone_everything_is_pushed_and_nothing_kept(
     assert (level["level"], level["entries"]) == ("watched", 0)
 
 
-async def test_switched_off_nothing_is_noted_and_nothing_pushed(
-    client: Client, watched: Watched
-) -> None:
+async def test_when_disabled_nothing_is_noted_or_pushed(client: Client, watched: Watched) -> None:
     await client.send("T", UNIQ_KEY="before")
     await consume(client)
     await watched.begin(topic="T")
@@ -360,7 +358,7 @@ async def test_switched_off_nothing_is_noted_and_nothing_pushed(
         (RequestCode.TRACE_WATCH, {"resume": {"watchId": "1", "lastSeq": "x"}}, "cannot be read"),
     ],
 )
-async def test_what_cannot_be_asked_for_is_refused_in_a_sentence(
+async def test_an_impossible_request_is_rejected_with_an_explanation(
     client: Client, code: RequestCode, body: dict[str, Any], words: str
 ) -> None:
     answer = await client.ask(code, json.dumps(body).encode())

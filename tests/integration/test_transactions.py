@@ -47,7 +47,7 @@ async def bodies(client: Client, topic: str = "T") -> list[bytes]:
     return [message.body for message in messages(await client.pull(topic))]
 
 
-async def test_commit_shows_the_message_rollback_never(producer: Producer) -> None:
+async def test_commit_delivers_the_message_and_rollback_never_does(producer: Producer) -> None:
     yes = await producer.half(b"yes", UNIQ_KEY="yes")
     no = await producer.half(b"no", UNIQ_KEY="no")
     assert await bodies(producer) == []
@@ -86,7 +86,7 @@ async def test_no_request_shows_a_half_message(broker: Broker, producer: Produce
         ({"commitLogOffset": 1 << 50}, "Find prepared transaction message failed"),
     ],
 )
-async def test_an_end_that_does_not_match_is_refused(
+async def test_a_mismatched_end_is_rejected(
     producer: Producer, wrong: dict[str, Any], remark: str
 ) -> None:
     sent = await producer.half()
@@ -97,7 +97,7 @@ async def test_an_end_that_does_not_match_is_refused(
     assert await bodies(producer) == []
 
 
-async def test_the_producer_is_asked_and_its_answer_counts(
+async def test_the_producer_is_checked_and_its_answer_counts(
     producer: Producer, clock: ManualClock
 ) -> None:
     await producer.join()
@@ -119,7 +119,7 @@ async def test_the_producer_is_asked_and_its_answer_counts(
     assert await bodies(producer) == [b"body"]
 
 
-async def test_any_live_producer_of_the_group_is_asked(
+async def test_any_live_producer_of_the_group_is_checked(
     producer: Producer, clock: ManualClock
 ) -> None:
     gone = Producer(producer.address)
@@ -140,7 +140,7 @@ async def test_any_live_producer_of_the_group_is_asked(
     await stranger.shutdown()
 
 
-async def test_unknown_is_not_answered_and_asked_again(
+async def test_an_unknown_state_is_not_answered_and_queried_again(
     producer: Producer, clock: ManualClock
 ) -> None:
     await producer.join()
@@ -194,7 +194,7 @@ async def test_a_parked_transaction_is_listed_and_can_be_resumed(
     assert await bodies(producer) == [b"parked"]
 
 
-async def test_a_watcher_sees_a_withheld_or_deferred_message_when_it_comes_to_its_topic(
+async def test_a_watcher_sees_a_withheld_or_deferred_message_when_it_reaches_its_topic(
     producer: Producer, clock: ManualClock
 ) -> None:
     events: asyncio.Queue[RemotingCommand] = asyncio.Queue()
@@ -278,7 +278,7 @@ async def test_transactions_may_be_forbidden(tmp_path: Path) -> None:
         await producer.shutdown()
 
 
-async def test_transactions_are_forbidden_and_checked_otherwise_while_the_broker_runs(
+async def test_transactions_can_be_forbidden_and_checked_differently_while_the_broker_runs(
     broker: Broker, clock: ManualClock
 ) -> None:
     producer = Producer(f"127.0.0.1:{broker.listen_port}")
@@ -326,7 +326,7 @@ async def test_a_restart_forgets_no_transaction(
         await producer.shutdown()
 
 
-async def test_a_transaction_is_ended_while_its_half_message_waits_in_a_buffer(
+async def test_a_transaction_can_end_while_its_half_message_is_buffered(
     tmp_path: Path, clock: ManualClock
 ) -> None:
     async with running_broker(
@@ -347,7 +347,7 @@ async def test_a_transaction_is_ended_while_its_half_message_waits_in_a_buffer(
         await producer.shutdown()
 
 
-async def test_undecided_transactions_are_listed_and_a_producer_is_asked_at_once(
+async def test_undecided_transactions_are_listed_and_a_producer_is_checked_immediately(
     producer: Producer, clock: ManualClock
 ) -> None:
     await producer.join()
@@ -374,7 +374,7 @@ async def test_undecided_transactions_are_listed_and_a_producer_is_asked_at_once
     assert [(each["queueOffset"], each["checkTimes"]) for each in left["halves"]] == [(0, 0)]
 
 
-async def test_a_check_is_refused_without_a_producer_and_without_a_transaction(
+async def test_a_check_is_rejected_without_a_producer_and_without_a_transaction(
     producer: Producer,
 ) -> None:
     await producer.half(b"orphan")
@@ -393,7 +393,7 @@ async def fates(producer: Producer, **by: Any) -> list[tuple[str, str, int]]:
     return [(each["msgId"], each["outcome"], each["checkTimes"]) for each in found["halves"]]
 
 
-async def test_half_messages_are_found_by_key_and_place_with_what_became_of_them(
+async def test_half_messages_are_found_by_key_and_offset_with_their_outcome(
     producer: Producer, clock: ManualClock
 ) -> None:
     sent = [await producer.half(UNIQ_KEY=f"U{number}", KEYS="a k") for number in range(3)]
@@ -414,7 +414,7 @@ async def test_half_messages_are_found_by_key_and_place_with_what_became_of_them
     assert await fates(producer, key="U2") == [("U2", "given_up", times) for times in range(3)]
 
 
-async def test_what_became_of_a_transaction_is_known_from_the_log_after_a_restart(
+async def test_a_transactions_outcome_is_known_from_the_log_after_a_restart(
     tmp_path: Path,
 ) -> None:
     async with running_broker(tmp_path) as broker:

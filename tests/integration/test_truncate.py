@@ -45,7 +45,7 @@ def fill(broker: Broker) -> list[int]:
     return [unit[0] for unit in units if unit is not None] + [store.max_commit_log_offset]
 
 
-async def test_the_rest_is_saved_and_the_next_start_cuts_it(
+async def test_the_rest_is_saved_and_the_next_start_truncates_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = a_file(tmp_path / "b")
@@ -68,7 +68,7 @@ async def test_the_rest_is_saved_and_the_next_start_cuts_it(
         assert put(store, body=b"new").queue_offset == 3
 
 
-async def test_the_same_twice_saves_it_once(tmp_path: Path) -> None:
+async def test_the_same_change_twice_is_saved_once(tmp_path: Path) -> None:
     file = a_file(tmp_path / "b")
     async with running_broker(tmp_path / "b") as broker:
         at = fill(broker)[2]
@@ -95,7 +95,7 @@ async def test_a_log_that_ends_there_is_left_alone(
 
 
 @pytest.mark.parametrize("beyond", [-1, 1 << 40])
-async def test_an_offset_that_the_log_lacks_is_refused(
+async def test_an_offset_missing_in_the_log_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], beyond: int
 ) -> None:
     file = a_file(tmp_path / "b")
@@ -109,7 +109,7 @@ async def test_an_offset_that_the_log_lacks_is_refused(
         assert broker.storage.store.max_commit_log_offset == end
 
 
-def test_a_running_broker_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_running_broker_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     broker = BrokerProcess(tmp_path / "b")
     broker.start()
     try:
@@ -132,7 +132,7 @@ def test_a_running_broker_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["-c", "FILE", "--at", "7", "more"], "unrecognized arguments: more"),
     ],
 )
-def test_a_command_line_that_says_too_little_is_refused(
+def test_an_incomplete_command_line_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
 ) -> None:
     file = a_file(tmp_path)
@@ -145,7 +145,7 @@ def test_a_command_line_that_says_too_little_is_refused(
     assert not (tmp_path / "store").exists()
 
 
-def test_a_file_with_mistakes_is_refused(
+def test_a_file_with_mistakes_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = a_file(tmp_path, "brokerRole=KING")

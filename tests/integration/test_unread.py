@@ -122,7 +122,7 @@ def peak_mb(broker: BrokerProcess, frames: bytes, then: Callable[[], None] | Non
     return peak - before
 
 
-def test_answers_that_nobody_reads_take_little_memory(stored: Stored) -> None:
+def test_unread_answers_use_little_memory(stored: Stored) -> None:
     grown = {
         "pulls": peak_mb(
             stored.broker, compact(Code.PULL_MESSAGE, pull_fields(TOPIC, 0, 0)) * 5_000
@@ -135,7 +135,7 @@ def test_answers_that_nobody_reads_take_little_memory(stored: Stored) -> None:
 
 
 @pytest.mark.parametrize("frame", [compact, request], ids=["plain", "python"])
-def test_pulls_that_waited_and_whose_answers_nobody_reads_take_little_memory(
+def test_waiting_pulls_with_unread_answers_use_little_memory(
     stored: Stored, frame: Callable[[int, dict[str, str]], bytes]
 ) -> None:
     broker = stored.broker
@@ -143,7 +143,7 @@ def test_pulls_that_waited_and_whose_answers_nobody_reads_take_little_memory(
     assert peak_mb(broker, parked(3, frame), lambda: wake(broker, 3)) < UNREAD_MB_MAX
 
 
-def test_halves_of_frames_take_little_more_than_the_budget(stored: Stored) -> None:
+def test_halves_of_frames_use_little_more_than_the_budget(stored: Stored) -> None:
     announced = struct.pack(">ii", (16 << 20) - 4, 100)
     header = b'{"code":310,"extFields":{}}'.ljust(100)
 

@@ -29,7 +29,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     process.stop()
 
 
-def test_mqadmin_administers_at_the_listener_alone(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_mqadmin_administers_only_at_the_listener(broker: BrokerProcess, tmp_path: Path) -> None:
     require_java()
     jars = compile_programs(VERSION, tmp_path)
     keys = dict(line.split("=", 1) for line in broker.file.read_text().splitlines())

@@ -43,7 +43,7 @@ def stored(broker: Running) -> int:
     ("name", "key"),
     [("kafka", "send-16x16"), ("kafka batched", "send-64"), ("kafka batched", "batch-100")],
 )
-def test_each_record_that_is_counted_is_stored(broker: Running, name: str, key: str) -> None:
+def test_each_counted_record_is_stored(broker: Running, name: str, key: str) -> None:
     cell = taken(name, key)
     before = stored(broker)
 
@@ -53,7 +53,7 @@ def test_each_record_that_is_counted_is_stored(broker: Running, name: str, key: 
     assert len(loaded.nanoseconds) * cell.messages == loaded.messages
 
 
-def test_a_store_to_start_with_is_filled(broker: Running) -> None:
+def test_an_initial_store_is_filled(broker: Running) -> None:
     filling = cell_of("kafka batched", peer_comparison.FILLING)
     assert filling is not None
     before = stored(broker)
@@ -68,7 +68,7 @@ def test_a_pull_finds_a_batch(broker: Running) -> None:
     assert loads.run(broker.ports, cell, SECONDS).messages > 0
 
 
-def test_a_refused_request_ends_the_measurement(broker: Running) -> None:
+def test_a_rejected_request_ends_the_measurement(broker: Running) -> None:
     cell = taken("kafka", "send-64")
     damaged = [
         replace(one, tail=one.tail[:-4] + b"\1" + one.tail[-3:])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_each_step_has_its_facts_and_nothing_else_is_there() -> None:
+def test_each_step_has_only_its_facts() -> None:
     expected = {
         (step.name, client, broker)
         for step in STEPS
@@ -36,7 +36,7 @@ def test_each_step_has_its_facts_and_nothing_else_is_there() -> None:
     assert sorted(found.keys() - expected) == [], "steps that nobody takes"
 
 
-def test_what_differs_has_a_reason_and_what_does_not_has_none() -> None:
+def test_only_differences_have_a_reason() -> None:
     facts = read()
     differing = {
         (step.name, client)
@@ -48,17 +48,17 @@ def test_what_differs_has_a_reason_and_what_does_not_has_none() -> None:
     assert differing == {(step.name, client) for step in STEPS for client in step.differs}
 
 
-def test_no_step_of_ours_broke_off() -> None:
+def test_none_of_our_steps_failed() -> None:
     broken = [key for key, text in read().items() if key[2] == OURS and "broke off" in text]
 
     assert broken == []
 
 
-def test_the_page_is_as_it_is_written() -> None:
+def test_the_page_equals_its_source() -> None:
     assert PAGE.read_text(encoding="utf-8") == page_of(STEPS, read())
 
 
-def test_a_run_that_sees_something_else_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_a_different_view_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(WRITE_VARIABLE, raising=False)
     right = read()["single", "Go", OURS]
 
@@ -68,7 +68,7 @@ def test_a_run_that_sees_something_else_is_told_so(monkeypatch: pytest.MonkeyPat
     assert right in told
 
 
-def test_a_step_that_nobody_wrote_down_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unlisted_step_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(WRITE_VARIABLE, raising=False)
 
     found = complaints(STEPS, "Go", OURS, {"TLS": "sent"})
@@ -88,11 +88,11 @@ def verdict_of(*takes: Differences) -> tuple[Verdict, list[list[str]]]:
     return run_and_confirm(take, [OURS, THEIRS]), asked
 
 
-def test_what_differs_nowhere_is_taken_once() -> None:
+def test_a_result_without_differences_is_measured_once() -> None:
     assert verdict_of({}) == (Verdict([], []), [[OURS, THEIRS]])
 
 
-def test_what_differs_is_taken_again_and_counts_when_it_comes_twice() -> None:
+def test_a_difference_is_measured_again_and_counts_when_it_repeats() -> None:
     first = {(THEIRS, "orderly"): "late", (THEIRS, "pull"): "none"}
     again = {(THEIRS, "pull"): "none at all", (THEIRS, "TLS"): "refused"}
 

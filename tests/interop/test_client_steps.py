@@ -217,7 +217,7 @@ def require(verdict: Verdict) -> None:
 
 
 @pytest.mark.usefixtures("go_run")
-def test_a_java_client_sees_what_the_table_says(
+def test_a_java_client_gets_the_results_in_the_table(
     java: JavaClients, deployments: Deployments
 ) -> None:
     def take_steps(deployment: Deployment) -> list[str]:
@@ -277,5 +277,7 @@ def go_client(program: Path, directory: Path) -> Client:
     return Client("Go", take_steps, start_consumer)
 
 
-def test_the_go_client_sees_what_the_table_says(program: Path, go_run: Future[Verdict]) -> None:
+def test_the_go_client_gets_the_results_in_the_table(
+    program: Path, go_run: Future[Verdict]
+) -> None:
     require(go_run.result())

@@ -68,7 +68,7 @@ def all_are_traced(broker: BrokerProcess, kinds: set[bytes]) -> bool:
     return all(kinds <= set(each) for each in traced_records(broker).values())
 
 
-def test_a_clients_own_trace_and_ours_agree_side_by_side(
+def test_a_clients_own_trace_and_ours_agree(
     java: JavaClients, broker: BrokerProcess, viewer: Client
 ) -> None:
     raw_remoting.create_topic(broker.port, "Traced", queues=1)

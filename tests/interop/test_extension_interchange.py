@@ -172,7 +172,7 @@ def filters_of(store: Path) -> dict[str, object]:
     }
 
 
-async def test_a_store_with_extensions_goes_from_the_real_broker_to_ours_and_back(
+async def test_a_store_with_extensions_moves_from_the_real_broker_to_ours_and_back(
     tmp_path: Path,
 ) -> None:
     require_java()

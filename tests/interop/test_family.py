@@ -39,7 +39,7 @@ def namesrv(original: Peer) -> str:
     return original.namesrv
 
 
-def test_a_message_that_died_at_the_real_broker_has_its_family_from_the_log_alone(
+def test_a_message_dead_on_the_real_broker_has_its_history_from_the_log(
     original: Peer, viewer: Client
 ) -> None:
     raw_remoting.create_topic(original.port, "Orders", queues=1)

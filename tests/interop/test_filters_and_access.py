@@ -149,7 +149,7 @@ def write_accounts(directory: Path) -> None:
     (directory / "conf" / "plain_acl.yml").write_text(yaml.safe_dump(ACCOUNTS))
 
 
-async def test_accounts_that_nobody_changed_have_the_version_of_their_loading(
+async def test_unchanged_accounts_have_the_version_of_their_loading(
     brokers: tuple[BrokerProcess, Peer],
 ) -> None:
     """Runs first: later tests change the accounts."""
@@ -197,7 +197,7 @@ def consume(
         ("open", "-", "-"),
     ],
 )
-def test_a_producer_gets_as_far_as_with_the_real_broker(
+def test_a_producer_gets_the_same_results_as_with_the_real_broker(
     java_4: JavaClients,
     brokers: tuple[BrokerProcess, Peer],
     topic: str,
@@ -222,7 +222,7 @@ def test_a_producer_gets_as_far_as_with_the_real_broker(
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_a_consumer_selects_what_it_selects_with_the_real_broker(
+def test_a_consumer_selects_the_same_messages_as_with_the_real_broker(
     java_4: JavaClients, brokers: tuple[BrokerProcess, Peer], expression: str
 ) -> None:
     number = list(EXPRESSIONS).index(expression)
@@ -284,7 +284,7 @@ def test_the_console_signs_for_both_brokers(
         assert topics["signed-freshly"].configs == {node.broker_name: topic}
 
 
-def test_each_version_of_the_client_signs_and_selects(
+def test_each_client_version_signs_and_selects(
     java: JavaClients, brokers: tuple[BrokerProcess, Peer]
 ) -> None:
     topic = f"version-{java.version.replace('.', '_')}"
@@ -317,7 +317,7 @@ SENDERS = [
 """A topic, an account, its secret key or a wrong one."""
 
 
-def test_each_java_client_sends_as_far_as_its_account_may(
+def test_each_java_client_sends_as_its_account_allows(
     java: JavaClients, brokers: tuple[BrokerProcess, Peer]
 ) -> None:
     arguments = [part for sender in SENDERS for part in sender]
@@ -327,7 +327,7 @@ def test_each_java_client_sends_as_far_as_its_account_may(
         outcome_page.require(STEPS, "accounts", f"Java {java.version}", kind, text)
 
 
-def test_the_go_client_sends_as_far_as_its_account_may(
+def test_the_go_client_sends_as_its_account_allows(
     program: Path, brokers: tuple[BrokerProcess, Peer]
 ) -> None:
     for kind, broker in ((OURS, brokers[0]), (THEIRS, brokers[1])):

@@ -47,7 +47,7 @@ def listed(broker: BrokerProcess | Peer) -> set[str]:
 
 
 @pytest.mark.parametrize("keys", KEYS, ids=str)
-def test_the_first_topics_are_the_real_ones(tmp_path: Path, keys: dict[str, str]) -> None:
+def test_the_first_topics_match_the_real_ones(tmp_path: Path, keys: dict[str, str]) -> None:
     require_java()
     # RocketMQ creates the half topic at its first transaction check.
     table = {**keys, "transactionCheckInterval": "200"}
@@ -80,7 +80,7 @@ def traced(tmp_path: Path) -> Iterator[list[BrokerProcess | Peer]]:
             ours.stop()
 
 
-def test_mqadmin_5_finds_the_trace_of_what_it_sent(
+def test_mqadmin_5_finds_the_trace_of_its_message(
     tmp_path: Path, traced: list[BrokerProcess | Peer]
 ) -> None:
     jars = compile_programs("5.3.3", tmp_path)

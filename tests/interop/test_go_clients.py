@@ -94,7 +94,7 @@ def receive(
     return [line[1:] for line in lines if line[0] == "received"]
 
 
-def test_each_message_is_received_once_from_where_it_was_stored(
+def test_each_message_is_received_once_from_its_stored_location(
     broker: BrokerProcess | Peer, program: Path
 ) -> None:
     topic = topic_with(broker, "go-all")
@@ -109,9 +109,7 @@ def test_each_message_is_received_once_from_where_it_was_stored(
     assert all(key == body for key, _, _, _, body in received)
 
 
-def test_a_tag_expression_lets_only_its_tags_through(
-    broker: BrokerProcess | Peer, program: Path
-) -> None:
+def test_a_tag_expression_only_passes_its_tags(broker: BrokerProcess | Peer, program: Path) -> None:
     topic = topic_with(broker, "go-tagged")
     send(broker, program, topic, "t")
 
@@ -121,7 +119,7 @@ def test_a_tag_expression_lets_only_its_tags_through(
     assert tags == {"A": COUNT + 1, "C": COUNT}
 
 
-def test_a_restarted_consumer_goes_on_where_it_stopped(
+def test_a_restarted_consumer_continues_where_it_stopped(
     broker: BrokerProcess | Peer, program: Path
 ) -> None:
     topic = topic_with(broker, "go-offsets")
@@ -134,7 +132,7 @@ def test_a_restarted_consumer_goes_on_where_it_stopped(
     assert {line[0] for line in received} == {line[0] for line in second}
 
 
-def test_a_pull_consumer_reads_from_an_offset_and_stores_its_place(
+def test_a_pull_consumer_reads_from_an_offset_and_stores_its_offset(
     broker: BrokerProcess | Peer, program: Path
 ) -> None:
     topic = topic_with(broker, "go-pulled")
@@ -170,7 +168,7 @@ def consume(
     return [(line[1], int(line[2]), int(line[3])) for line in lines if line[0] == "consumed"]
 
 
-def test_delayed_messages_come_once_each_and_never_early(
+def test_delayed_messages_arrive_once_each_and_never_early(
     broker: BrokerProcess | Peer, program: Path
 ) -> None:
     topic = topic_with(broker, "go-delayed")
@@ -183,7 +181,7 @@ def test_delayed_messages_come_once_each_and_never_early(
     require_outcome(broker, "delayed messages", f"{len(consumed)} received once each, none early")
 
 
-def test_a_message_that_fails_comes_again_until_it_is_consumed(
+def test_a_failing_message_is_redelivered_until_it_is_consumed(
     broker: BrokerProcess | Peer, program: Path
 ) -> None:
     topic = topic_with(broker, "go-retried")
@@ -198,7 +196,7 @@ def test_a_message_that_fails_comes_again_until_it_is_consumed(
     require_outcome(broker, "a message that fails", f"attempts {sorted(attempts.items())}")
 
 
-def test_committed_transactions_come_once_and_rolled_back_ones_never(
+def test_committed_transactions_arrive_once_and_rolled_back_ones_never(
     broker: BrokerProcess | Peer, program: Path
 ) -> None:
     topic = topic_with(broker, "go-transacted")

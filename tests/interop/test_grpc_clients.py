@@ -187,7 +187,7 @@ def guarded(tmp_path: Path) -> Iterator[tuple[int, Path]]:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_an_account_sends_and_receives_over_tls_and_a_stranger_does_not(
+def test_an_account_sends_and_receives_over_tls_but_a_stranger_does_not(
     guarded: tuple[int, Path], commands: Commands, client: str
 ) -> None:
     port, certified = guarded

@@ -68,9 +68,7 @@ def test_each_of_a_thousand_messages_is_received_once(
             assert tag == tags[int(key.rpartition("-")[2]) % 3]
 
 
-def test_a_tag_expression_lets_only_its_tags_through(
-    java: JavaClients, broker: BrokerProcess
-) -> None:
+def test_a_tag_expression_only_passes_its_tags(java: JavaClients, broker: BrokerProcess) -> None:
     topic = topic_of(java, "tagged")
     raw_remoting.create_topic(broker.port, topic)
     java.send(broker.namesrv, topic, modes="sync", count=90, tags="A,B,C", prefix="t")
@@ -82,7 +80,7 @@ def test_a_tag_expression_lets_only_its_tags_through(
     assert Counter(line[1] for line in received) == {"A": 30, "C": 30}
 
 
-def test_a_restarted_consumer_goes_on_where_it_stopped(
+def test_a_restarted_consumer_continues_where_it_stopped(
     java: JavaClients, broker: BrokerProcess
 ) -> None:
     topic = topic_of(java, "offsets")
@@ -110,7 +108,7 @@ def test_the_first_message_of_an_unknown_topic_creates_it(
     assert bodies == {f"body of c-sync-{i}" for i in range(8)}
 
 
-def test_a_waiting_consumer_gets_a_message_at_once(
+def test_a_waiting_consumer_gets_a_message_immediately(
     java: JavaClients, broker: BrokerProcess
 ) -> None:
     topic = topic_of(java, "waiting")

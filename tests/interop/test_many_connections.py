@@ -100,7 +100,7 @@ def measured(broker: BrokerProcess) -> Normal:
     return normal
 
 
-def test_five_thousand_idle_connections_bother_nobody(broker: BrokerProcess) -> None:
+def test_five_thousand_idle_connections_disturb_nobody(broker: BrokerProcess) -> None:
     idle = [socket.create_connection(("127.0.0.1", broker.port), 30) for _ in range(IDLE)]
     try:
         # Each sent one request, as a client does, and is then silent.
@@ -119,7 +119,7 @@ def test_five_thousand_idle_connections_bother_nobody(broker: BrokerProcess) -> 
             one.close()
 
 
-def test_a_thousand_connects_a_second_bother_nobody(broker: BrokerProcess) -> None:
+def test_a_thousand_connects_per_second_disturb_no_one(broker: BrokerProcess) -> None:
     made = 0
     head = request(raw_remoting.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": "0"})
 
@@ -141,7 +141,7 @@ def test_a_thousand_connects_a_second_bother_nobody(broker: BrokerProcess) -> No
     assert made > CONNECTS_A_SECOND * SECONDS / LOOSER
 
 
-def test_slow_readers_and_slow_writers_bother_nobody(broker: BrokerProcess) -> None:
+def test_slow_readers_and_slow_writers_disturb_no_one(broker: BrokerProcess) -> None:
     with RawClient(broker.port) as client:
         for _ in range(40):
             answer = client.ask(raw_remoting.SEND_MESSAGE, send_fields(TOPIC), BIG_BODY)

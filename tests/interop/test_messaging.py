@@ -81,7 +81,9 @@ def read_topic(broker: Either, topic: str, count: int, queues: int = 4) -> list[
     return found
 
 
-def test_delayed_messages_come_once_each_and_never_early(java: JavaClients, broker: Either) -> None:
+def test_delayed_messages_arrive_once_each_and_never_early(
+    java: JavaClients, broker: Either
+) -> None:
     topic = topic_of(java, broker, "delayed")
 
     lines = java.run(
@@ -106,7 +108,7 @@ def test_delayed_messages_come_once_each_and_never_early(java: JavaClients, brok
     require_outcome(java, broker, "delayed messages", text)
 
 
-def test_a_message_that_fails_comes_again_until_it_is_consumed(
+def test_a_failing_message_is_redelivered_until_it_is_consumed(
     java: JavaClients, broker: Either
 ) -> None:
     topic = topic_of(java, broker, "retried")
@@ -155,7 +157,7 @@ def test_a_message_that_always_fails_is_dead_once(java: JavaClients, broker: Eit
     require_outcome(java, broker, "a message that always fails", text)
 
 
-def test_transactions_end_as_the_producer_says(java: JavaClients, broker: Either) -> None:
+def test_transactions_end_as_the_producer_decides(java: JavaClients, broker: Either) -> None:
     topic = topic_of(java, broker, "transacted")
     group = f"{topic}-producers"
 
@@ -173,7 +175,7 @@ def test_transactions_end_as_the_producer_says(java: JavaClients, broker: Either
     require_outcome(java, broker, "transactions", text)
 
 
-def test_another_producer_of_the_group_answers_for_one_that_is_gone(
+def test_another_producer_of_the_group_answers_for_a_lost_one(
     java: JavaClients, broker: Either
 ) -> None:
     topic = topic_of(java, broker, "orphaned")

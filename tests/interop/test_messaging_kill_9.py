@@ -117,7 +117,7 @@ def read(port: int, topic: str, queues: int) -> Counter[str]:
 
 
 @pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-def test_nothing_is_lost_nothing_flipped(
+def test_no_message_is_lost_or_altered(
     tmp_path: Path, rng: random.Random, flush_disk_type: str
 ) -> None:
     broker = BrokerProcess(tmp_path, flushDiskType=flush_disk_type, **KEYS)

@@ -95,7 +95,7 @@ def brokers_of(cluster: Cluster, topic: str) -> dict[str, int]:
     }
 
 
-def test_both_brokers_are_of_the_cluster(cluster: Cluster) -> None:
+def test_both_brokers_belong_to_the_cluster(cluster: Cluster) -> None:
     with RawClient(cluster.namesrv_port) as client:
         body = client.ask(GET_BROKER_CLUSTER_INFO).body.decode()
 
@@ -105,7 +105,7 @@ def test_both_brokers_are_of_the_cluster(cluster: Cluster) -> None:
     assert sorted(names.split(",")) == ['"broker-a"', '"broker-b"']
 
 
-def test_a_producer_spreads_over_both_and_a_consumer_reads_both(
+def test_a_producer_uses_both_brokers_and_a_consumer_reads_both(
     cluster: Cluster, java_4: JavaClients
 ) -> None:
     sent = java_4.send(cluster.namesrv, TOPIC, modes="sync", count=COUNT, tags="A", prefix="m")
@@ -121,7 +121,7 @@ def test_a_producer_spreads_over_both_and_a_consumer_reads_both(
     assert sorted(line[0] for line in received) == sorted(line[0] for line in sent)
 
 
-def test_permissions_are_wiped_of_one_broker_only(cluster: Cluster) -> None:
+def test_permissions_are_wiped_on_one_broker_only(cluster: Cluster) -> None:
     with RawClient(cluster.namesrv_port) as client:
         answer = client.ask(WIPE_WRITE_PERM, {"brokerName": "broker-b"})
 
@@ -129,7 +129,7 @@ def test_permissions_are_wiped_of_one_broker_only(cluster: Cluster) -> None:
     assert brokers_of(cluster, TOPIC) == {"broker-a": 6, "broker-b": 4}
 
 
-def test_a_broker_that_ends_leaves_the_route(tmp_path: Path) -> None:
+def test_a_broker_that_exits_leaves_the_route(tmp_path: Path) -> None:
     first = BrokerProcess(tmp_path / "first")
     first.start()
     second = BrokerProcess(tmp_path / "second", namesrvAddr=first.namesrv, brokerName="broker-b")

@@ -165,7 +165,7 @@ def test_every_command_is_run() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_outcome_is_the_real_ones(outcomes: Both, case: Case) -> None:
+def test_the_outcome_equals_the_real_ones(outcomes: Both, case: Case) -> None:
     ours, theirs = (each[case.name] for each in outcomes)
 
     if case.differs:
@@ -183,7 +183,7 @@ def test_mqadmin_did_something(outcomes: Both) -> None:
         assert sum("Exception" in text for text in each.values()) < len(each) / 3
 
 
-def test_the_page_of_outcomes_is_of_today(outcomes: Both) -> None:
+def test_the_page_of_outcomes_is_current(outcomes: Both) -> None:
     page = page_of(*outcomes)
     if os.environ.get(WRITE_VARIABLE):
         PAGE.parent.mkdir(exist_ok=True)

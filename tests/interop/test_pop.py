@@ -65,7 +65,7 @@ def comparable(line: str) -> tuple[str, str]:
     return name, f"{code} {rest}".strip()
 
 
-def test_every_step_of_pop_is_answered_as_by_the_original(
+def test_every_step_of_pop_is_answered_like_by_the_original(
     ours: BrokerProcess, theirs: Peer
 ) -> None:
     mine = [comparable(line) for line in Steps(ours.port).run()]
@@ -107,7 +107,7 @@ def run_client(namesrv: str, port: int, jars: str, home: Path) -> list[str]:
     return [line for line in ran.stdout.splitlines() if " attempt " in line]
 
 
-def test_the_client_of_5_3_3_pops_and_retries_as_with_the_original(
+def test_the_5_3_3_client_pops_and_retries_like_with_the_original(
     ours: BrokerProcess, theirs: Peer, tmp_path: Path
 ) -> None:
     jars = classpath(VERSION, ("rocketmq-tools", "rocketmq-client"))

@@ -47,7 +47,7 @@ ACKNOWLEDGED_MIN = 100
 
 @pytest.mark.fault
 @pytest.mark.interop
-def test_under_each_fault_java_and_go_clients_lose_nothing_either(
+def test_java_and_go_clients_also_lose_nothing_under_each_fault(
     tmp_path: Path, java_4: JavaClients, program: Path, rng: random.Random
 ) -> None:
     """In parallel, because each mostly waits for its clients' own intervals."""
@@ -114,7 +114,7 @@ def given(message_id: str, at: int, queue_offset: int = 0) -> Delivered:
     return Delivered(JAVA_GROUP, "s", message_id, "d", TOPIC, 0, queue_offset, at)
 
 
-def test_a_run_waits_until_both_groups_have_consumed_or_buried_all_that_is_there() -> None:
+def test_a_run_waits_until_both_groups_have_consumed_or_given_up_everything() -> None:
     history: list[Operation] = [a_send("a"), Consumed(GO_GROUP, "a", 7)]
     assert real_clients.unfinished(history, [], TOPIC, GROUPS) == {("", "a")}
     assert real_clients.unfinished(history, [there("a")], TOPIC, GROUPS) == {(JAVA_GROUP, "a")}
@@ -124,7 +124,7 @@ def test_a_run_waits_until_both_groups_have_consumed_or_buried_all_that_is_there
     assert real_clients.unfinished(history, stored, TOPIC, GROUPS) == set()
 
 
-def test_nobody_waits_for_what_was_rolled_back_or_what_the_go_client_gave_up() -> None:
+def test_rolled_back_messages_and_those_the_go_client_gave_up_are_not_awaited() -> None:
     history: list[Operation] = [
         a_send("a"),
         Ended("a", Outcome.ROLLBACK, 6),
@@ -135,7 +135,7 @@ def test_nobody_waits_for_what_was_rolled_back_or_what_the_go_client_gave_up() -
     assert real_clients.unfinished(history, [there("b")], TOPIC, GROUPS) == set()
 
 
-def test_what_was_answered_without_power_promises_nothing() -> None:
+def test_an_answer_without_power_promises_nothing() -> None:
     history: list[Operation] = [
         a_send("a", returned=5),
         a_send("b", returned=12),

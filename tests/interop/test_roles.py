@@ -226,7 +226,7 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sets]:
 
 
 @pytest.mark.parametrize("case", ROWS, ids=lambda case: case.name)
-def test_a_slave_answers_as_a_real_one(sets: Sets, case: request_parts.Case) -> None:
+def test_a_slave_answers_like_a_real_one(sets: Sets, case: request_parts.Case) -> None:
     (our_answer, ours), (their_answer, theirs) = sets.answers[case.name]
     reason = DIFFERS.get(case.name) or (case.name not in ALIKE and case.differs)
 
@@ -250,7 +250,7 @@ def configure(brokers: list[AnyBroker], line: bytes) -> None:
             assert client.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, line).code == 0
 
 
-def test_consumers_are_led_as_by_real_brokers(sets: Sets) -> None:
+def test_consumers_are_redirected_like_by_real_brokers(sets: Sets) -> None:
     masters: list[AnyBroker] = [sets.our_master, sets.their_master]
     slaves: list[AnyBroker] = [sets.our_slave, sets.their_slave]
 
@@ -270,7 +270,7 @@ def test_consumers_are_led_as_by_real_brokers(sets: Sets) -> None:
     assert pulled(slaves[0], 99) == pulled(slaves[1], 99)
 
 
-def test_the_offset_of_a_pull_is_committed_by_neither_slave(sets: Sets) -> None:
+def test_neither_slave_commits_a_pulls_offset(sets: Sets) -> None:
     for slave in (sets.our_slave, sets.their_slave):
         # Bits: commit, and the subscription comes with the request.
         pulled(slave, 0, sysFlag="5", commitOffset="1")
@@ -280,7 +280,7 @@ def test_the_offset_of_a_pull_is_committed_by_neither_slave(sets: Sets) -> None:
         assert (answer.code, answer.fields.get("offset")) == (0, "0"), answer
 
 
-def test_the_files_of_our_slave_are_those_of_our_master(sets: Sets) -> None:
+def test_our_slaves_files_equal_our_masters(sets: Sets) -> None:
     assert sets.files["our slave"] == sets.files["our master"]
 
 
@@ -288,7 +288,7 @@ def test_the_files_of_our_slave_are_those_of_our_master(sets: Sets) -> None:
     ("slave", "master"),
     [("our slave of theirs", "their master"), ("their slave of ours", "our master")],
 )
-def test_the_files_of_a_slave_say_what_those_of_the_other_kind_of_master_say(
+def test_a_slaves_files_have_the_same_content_as_those_of_the_other_kind_of_master(
     sets: Sets, slave: str, master: str
 ) -> None:
     """Ours sort their keys; RocketMQ's are in the order of a hash table."""
@@ -300,7 +300,7 @@ def test_the_files_of_a_slave_say_what_those_of_the_other_kind_of_master_say(
     assert of_slave == of_master
 
 
-def test_name_servers_show_both_sets_alike(sets: Sets) -> None:
+def test_name_servers_show_both_sets_the_same(sets: Sets) -> None:
     def shown(master: AnyBroker) -> Any:
         with RawClient(master.namesrv_port) as client:
             info = java_json.decode(client.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body)

@@ -143,7 +143,7 @@ def ask(port: int, case: Case | request_parts.Case) -> Answer:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_broker_answers_as_the_real_one(
+def test_the_broker_answers_like_the_real_one(
     brokers: tuple[BrokerProcess, Peer], case: Case
 ) -> None:
     ours, theirs = (ask(each.port, case) for each in brokers)
@@ -155,7 +155,7 @@ def test_the_broker_answers_as_the_real_one(
 
 
 @pytest.mark.parametrize("topic", [TOPIC, "unknown", "TBW102", ""])
-def test_the_name_server_answers_as_the_real_one(
+def test_the_name_server_answers_like_the_real_one(
     brokers: tuple[BrokerProcess, Peer], topic: str
 ) -> None:
     case = Case("route", GET_ROUTE_BY_TOPIC, {"topic": topic})
@@ -237,7 +237,7 @@ def counted(broker: BrokerProcess | Peer) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("told")
-def test_the_counters_are_the_real_ones(brokers: tuple[BrokerProcess, Peer]) -> None:
+def test_the_counters_match_the_real_ones(brokers: tuple[BrokerProcess, Peer]) -> None:
     ours, theirs = brokers
     # RocketMQ shows its counts at its next sample, within ten seconds.
     deadline = time.monotonic() + SAMPLED_SECONDS_MAX
@@ -261,7 +261,7 @@ def test_every_key_of_the_real_configuration_is_known(
     assert theirs - known == {"isEnableBatchPush"}
 
 
-def test_every_row_of_the_table_is_asked() -> None:
+def test_every_row_of_the_table_is_requested() -> None:
     cases = request_cases.CASES
     asked = {int(case.code) for case in cases if not case.name_server}
 
@@ -270,7 +270,7 @@ def test_every_row_of_the_table_is_asked() -> None:
 
 
 @pytest.mark.parametrize("case", request_cases.CASES, ids=lambda case: case.name)
-def test_every_row_is_answered_as_by_the_real_one(told: Told, case: request_parts.Case) -> None:
+def test_every_row_is_answered_like_by_the_real_one(told: Told, case: request_parts.Case) -> None:
     (our_answer, ours), (their_answer, theirs) = told[case.name]
 
     remarks = f"theirs: {their_answer.remark}\nours: {our_answer.remark}"
@@ -293,7 +293,7 @@ def test_every_row_is_answered_as_by_the_real_one(told: Told, case: request_part
         ("no name", "\x01b", "clients drop the property"),
     ],
 )
-def test_properties_that_cannot_be_read_as_sent_are_refused_by_ours_alone(
+def test_only_our_broker_rejects_ambiguous_properties(
     brokers: tuple[BrokerProcess, Peer], name: str, text: str, differs: str
 ) -> None:
     """The last test here: RocketMQ stores messages that ours rejects."""

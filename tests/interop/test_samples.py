@@ -26,7 +26,7 @@ SECONDS = 120
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.3.3"])
-def test_a_real_broker_says_its_counters_and_how_far_groups_are(
+def test_a_real_broker_reports_its_counters_and_its_groups_progress(
     tmp_path: Path, version: str
 ) -> None:
     require_java()

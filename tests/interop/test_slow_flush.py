@@ -28,7 +28,7 @@ SYNC_FLUSH_TIMEOUT_MS = 300
 FLUSH_US = 2_000_000
 
 
-def test_the_client_knows_where_a_message_is_whose_flush_is_late(
+def test_the_client_gets_the_offset_of_a_message_with_a_late_flush(
     java: JavaClients, tmp_path: Path
 ) -> None:
     if syscalls.missing():

@@ -87,7 +87,7 @@ def from_files(peer: Peer, **options: object) -> CommitLogReader:
     )
 
 
-def test_what_clients_sent_is_read_over_tcp(peer: Peer) -> None:
+def test_client_messages_are_read_over_tcp(peer: Peer) -> None:
     found = rows(over_tcp(peer, endingOffsets="latest"))
 
     sent = [row for row in found if row["tags"] in ("paid", "sent")]
@@ -166,7 +166,7 @@ def stream_of(peer: Peer, topic: str, **options: str) -> RocketMqStreamReader:
     return RocketMqStreamReader(parse_options(given), CLUSTER_MESSAGES)
 
 
-def test_a_topic_that_the_real_broker_created_again_is_noticed(peer: Peer) -> None:
+def test_a_topic_recreated_by_the_real_broker_is_noticed(peer: Peer) -> None:
     topic = "again"
     raw_remoting.create_topic(peer.port, topic, queues=1)
     send(peer, topic, *(Outgoing(topic, b"%d" % number, {}) for number in range(5)))
@@ -184,7 +184,7 @@ def test_a_topic_that_the_real_broker_created_again_is_noticed(peer: Peer) -> No
         stream.latestOffset(at, ReadAllAvailable())
 
 
-def test_times_of_queues_are_found_to_the_message(peer: Peer) -> None:
+def test_a_queues_times_are_found_to_the_message(peer: Peer) -> None:
     every = rows(over_tcp(peer))
     queue = [row for row in every if row["queue_id"] == 1]
     times = [round(row["store_timestamp"].timestamp() * 1000) for row in queue]
@@ -206,7 +206,7 @@ def test_times_of_queues_are_found_to_the_message(peer: Peer) -> None:
     assert {row["queue_id"] for row in found} == {1}
 
 
-def test_a_time_of_delivery_is_kept_by_rocketmq_5(peer: Peer) -> None:
+def test_a_delivery_time_is_kept_by_rocketmq_5(peer: Peer) -> None:
     if peer.version != "5.3.3":
         return  # 4.9 has no timer messages
     topic = "timed"
@@ -224,7 +224,7 @@ def test_a_time_of_delivery_is_kept_by_rocketmq_5(peer: Peer) -> None:
     assert (asyncio.run(stored()) or 0) >= at.timestamp() * 1000 - 1000
 
 
-def test_what_is_written_is_received_by_the_real_client(peer: Peer, java_4: JavaClients) -> None:
+def test_written_messages_are_received_by_the_real_client(peer: Peer, java_4: JavaClients) -> None:
     topic = "written"
     raw_remoting.create_topic(peer.port, topic, queues=3)
     bodies = [b"%04d" % number for number in range(20)]

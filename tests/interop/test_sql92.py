@@ -194,7 +194,7 @@ def our_results(text: str) -> list[str] | str:
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.3.3"])
-def test_ten_thousand_expressions_are_what_rocketmq_makes_of_them(
+def test_ten_thousand_expressions_mean_the_same_as_in_rocketmq(
     version: str, tmp_path: Path
 ) -> None:
     original = Original(version, tmp_path)

@@ -244,7 +244,7 @@ def with_ours(directory: Path, store: Path, use: Callable[[int], None]) -> None:
     assert report.clean_exit
 
 
-def test_a_store_goes_from_the_real_broker_to_ours_and_back(tmp_path: Path) -> None:
+def test_a_store_moves_from_the_real_broker_to_ours_and_back(tmp_path: Path) -> None:
     require_java()
     store = tmp_path / "store"
     sent: list[Sent] = []
@@ -281,7 +281,7 @@ def test_a_store_goes_from_the_real_broker_to_ours_and_back(tmp_path: Path) -> N
     with_ours(tmp_path / "ours-again", store, lambda port: check_all(port, sent, delayed))
 
 
-def test_a_store_of_ours_is_taken_over_by_the_real_broker(tmp_path: Path) -> None:
+def test_our_store_is_taken_over_by_the_real_broker(tmp_path: Path) -> None:
     require_java()
     store = tmp_path / "store"
     sent: list[Sent] = []

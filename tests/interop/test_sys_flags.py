@@ -76,7 +76,7 @@ def facts_of(port: int) -> dict[str, Any]:
     }
 
 
-def test_the_bits_are_those_of_the_real_broker(tmp_path: Path) -> None:
+def test_the_bits_match_the_real_brokers(tmp_path: Path) -> None:
     require_java()
     ours = BrokerProcess(tmp_path / "ours")
     with Peer("4.9.7", tmp_path / "theirs") as theirs:

@@ -93,7 +93,7 @@ def bodies(port: int, topic: str, queues: int = 4) -> list[str]:
 
 
 @pytest.mark.parametrize(("first", "second"), [(THEIRS, OURS), (OURS, THEIRS)])
-def test_what_waits_in_a_store_is_delivered_and_decided_by_the_next_broker(
+def test_messages_waiting_in_a_store_are_delivered_and_decided_by_the_next_broker(
     tmp_path: Path, java_4: JavaClients, first: str, second: str
 ) -> None:
     require_java()

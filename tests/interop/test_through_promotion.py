@@ -101,7 +101,7 @@ def pair(tmp_path: Path) -> Iterator[BrokerSet]:
         yield made
 
 
-def test_clients_go_on_through_a_promotion(pair: BrokerSet, client: Program) -> None:
+def test_clients_continue_through_a_promotion(pair: BrokerSet, client: Program) -> None:
     old, new = pair.brokers
     until(
         lambda: len(client.acknowledged()) >= ENOUGH and len(client.received()) >= ENOUGH,

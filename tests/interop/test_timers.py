@@ -73,7 +73,7 @@ def outcomes(java_5: JavaClients, namesrv: str) -> tuple[dict[str, str], dict[st
     return results, late
 
 
-def test_the_client_gets_the_outcomes_of_the_original_and_messages_on_time(
+def test_the_client_gets_the_originals_outcomes_and_messages_on_time(
     java_5: JavaClients, tmp_path: Path
 ) -> None:
     with Peer(VERSION, tmp_path / "theirs", recallMessageEnable="true") as peer:

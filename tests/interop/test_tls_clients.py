@@ -42,7 +42,7 @@ def exchange(broker: BrokerProcess, java: JavaClients) -> None:
     assert sorted(line[0] for line in received) == sorted(line[0] for line in sent)
 
 
-def test_a_client_that_trusts_anybody_is_served(
+def test_a_client_that_trusts_any_certificate_is_served(
     tmp_path: Path, java: JavaClients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both sides with defaults: no certificate is configured anywhere."""
@@ -55,7 +55,7 @@ def test_a_client_that_trusts_anybody_is_served(
         broker.stop()
 
 
-def test_client_and_broker_know_each_others_certificates(
+def test_client_and_broker_verify_each_others_certificates(
     tmp_path: Path, java_4: JavaClients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, server_key = certificate(tmp_path, "server")

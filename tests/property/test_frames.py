@@ -47,7 +47,7 @@ LONG_TEXT = st.tuples(TEXT.filter(bool), st.integers(1, 2**17)).map(lambda each:
 
 @settings(max_examples=25)
 @given(st.lists(LONG_TEXT, min_size=1, max_size=4), st.sampled_from([0, 1]), st.data())
-def test_a_long_header_comes_as_it_was_sent(
+def test_a_long_header_arrives_unchanged(
     texts: list[str], serialize_type: int, data: st.DataObject
 ) -> None:
     fields = {f"k{n}": text for n, text in enumerate(texts)}
@@ -62,7 +62,7 @@ def test_a_long_header_comes_as_it_was_sent(
 
 
 @given(st.lists(command(), max_size=6), st.data())
-def test_any_cut_of_a_stream_gives_the_same_frames(
+def test_a_stream_split_anywhere_gives_the_same_frames(
     sent: list[RemotingCommand], data: st.DataObject
 ) -> None:
     stream = b"".join(one.encode() for one in sent)
@@ -80,7 +80,7 @@ def test_any_cut_of_a_stream_gives_the_same_frames(
 
 
 @given(st.lists(command(), min_size=1, max_size=6), st.data())
-def test_a_decoder_given_up_anywhere_resumes_there(
+def test_a_decoder_interrupted_anywhere_resumes_there(
     sent: list[RemotingCommand], data: st.DataObject
 ) -> None:
     decoder = FrameDecoder()
@@ -96,7 +96,7 @@ def test_a_decoder_given_up_anywhere_resumes_there(
 
 
 @given(st.lists(st.binary(max_size=64), max_size=8))
-def test_no_bytes_make_the_decoder_do_anything_but_refuse(pieces: list[bytes]) -> None:
+def test_the_decoders_only_response_to_invalid_bytes_is_rejection(pieces: list[bytes]) -> None:
     decoder = FrameDecoder()
 
     with contextlib.suppress(FrameError):
@@ -106,7 +106,7 @@ def test_no_bytes_make_the_decoder_do_anything_but_refuse(pieces: list[bytes]) -
 
 
 @given(command(), st.data())
-def test_a_frame_with_a_changed_byte_is_read_or_refused(
+def test_a_frame_with_a_changed_byte_is_decoded_or_rejected(
     sent: RemotingCommand, data: st.DataObject
 ) -> None:
     frame = bytearray(sent.encode())
@@ -117,7 +117,7 @@ def test_a_frame_with_a_changed_byte_is_read_or_refused(
 
 
 @given(st.binary(max_size=200), st.integers(0, 255))
-def test_no_header_makes_the_decoders_do_anything_but_refuse(data: bytes, type_: int) -> None:
+def test_the_decoders_only_reject_invalid_headers(data: bytes, type_: int) -> None:
     for decode in (binary_header.decode, json_header.decode_leniently):
         with contextlib.suppress(FrameError):
             decode(data)
@@ -133,7 +133,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["code", "flag", "extFields", "remark", "language"]), JSON))
-def test_no_json_makes_the_header_decoder_do_anything_but_refuse(fields: object) -> None:
+def test_the_header_decoder_only_rejects_invalid_json(fields: object) -> None:
     data = msgspec.json.encode(fields)
 
     with contextlib.suppress(FrameError):

@@ -28,14 +28,14 @@ def signed(code: int, fields: dict[str, str], body: bytes) -> tuple[RemotingComm
 
 
 @given(CODES, FIELDS, st.binary(max_size=20))
-def test_what_is_not_changed_passes(code: int, fields: dict[str, str], body: bytes) -> None:
+def test_unchanged_values_pass(code: int, fields: dict[str, str], body: bytes) -> None:
     request, freshness = signed(code, fields, body)
 
     freshness.check(request, ACCOUNT)
 
 
 @given(CODES, FIELDS, st.binary(max_size=20), st.data())
-def test_any_change_is_refused(
+def test_any_change_is_rejected(
     code: int, fields: dict[str, str], body: bytes, data: st.DataObject
 ) -> None:
     request, freshness = signed(code, fields, body)
@@ -70,7 +70,7 @@ def test_any_change_is_refused(
 
 
 @given(FIELDS, st.sampled_from(OURS), st.integers(0, 63), st.characters(codec="ascii"))
-def test_each_character_of_ours_counts(
+def test_each_character_of_our_text_counts(
     fields: dict[str, str], key: str, place: int, character: str
 ) -> None:
     request, freshness = signed(1, fields, b"")

@@ -24,7 +24,7 @@ RUN_SECONDS_MAX = 500
 FOUND_SECONDS = 20.0
 
 
-async def test_changed_frames_do_no_harm(rng: random.Random) -> None:
+async def test_mutated_frames_do_no_harm(rng: random.Random) -> None:
     fuzzer = Fuzzer(rng.randrange(1 << 32), SECONDS)
 
     wrong = await fuzzer.run()
@@ -33,7 +33,7 @@ async def test_changed_frames_do_no_harm(rng: random.Random) -> None:
     assert fuzzer.connections > 50
 
 
-async def test_a_fault_is_found(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_is_detected(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise KeyError("a field that nobody sent")
 
@@ -47,7 +47,7 @@ async def test_a_fault_is_found(rng: random.Random, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.fault  # it takes as long as a hundred other tests, although nothing is killed
-def test_200_000_frames_do_no_harm_to_a_broker_and_a_name_server_with_accounts(
+def test_200_000_mutated_frames_do_no_harm_to_a_broker_and_a_name_server_with_accounts(
     rng: random.Random,
 ) -> None:
     # In a separate process, whose memory and turns aren't shared.
@@ -64,7 +64,7 @@ def test_200_000_frames_do_no_harm_to_a_broker_and_a_name_server_with_accounts(
     assert int(done.stdout.split()[2]) >= guarded_frames.FRAMES
 
 
-def test_a_fault_behind_the_accounts_is_found(
+def test_an_error_behind_the_accounts_is_detected(
     rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -78,7 +78,7 @@ def test_a_fault_behind_the_accounts_is_found(
     assert "a field that nobody sent" in wrong
 
 
-def test_a_long_turn_is_found(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_turn_is_detected(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(*_: object) -> None:
         until = time.thread_time() + 2 * guarded_frames.TURN_S_MAX
         while time.thread_time() < until:
@@ -92,7 +92,7 @@ def test_a_long_turn_is_found(rng: random.Random, monkeypatch: pytest.MonkeyPatc
     assert "a turn of the loop took" in wrong
 
 
-def test_a_request_that_is_not_answered_is_found(
+def test_an_unanswered_request_is_found(
     rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream_of = guarded_frames.stream_of

@@ -85,7 +85,7 @@ def test_both_read_the_same_from_any_blocks(connection: list[bytes]) -> None:
 @given(
     st.lists(st.tuples(st.lists(st.tuples(names, values), max_size=12), st.booleans()), max_size=8)
 )
-def test_both_read_the_same_from_the_blocks_of_another_library(
+def test_both_read_the_same_from_another_librarys_blocks(
     connection: list[tuple[list[tuple[str, str]], bool]],
 ) -> None:
     encoder = library.Encoder()
@@ -248,7 +248,7 @@ def test_a_long_message_is_written_whole() -> None:
         shared.Status(code="no number"),  # type: ignore[arg-type]
     ],
 )
-def test_a_field_of_another_type_is_an_error_and_nothing_worse(message: object) -> None:
+def test_a_field_of_another_type_is_only_an_error(message: object) -> None:
     with pytest.raises((TypeError, AttributeError, ValueError)):
         NATIVE.encode_message(message)
 

@@ -34,18 +34,18 @@ def has_twin_keys(value: object) -> bool:
 
 
 @given(VALUE.filter(lambda value: not has_twin_keys(value)))
-def test_what_is_written_is_read_back(value: object) -> None:
+def test_written_data_is_read_back(value: object) -> None:
     assert java_json.decode(java_json.encode(value)) == with_text_keys(value)
     assert java_json.decode(java_json.encode_pretty(value)) == with_text_keys(value)
 
 
 @given(st.text(st.sampled_from('{}[]":,\\0a $ref.\n'), max_size=80))
-def test_no_text_makes_the_reader_do_anything_but_refuse(text: str) -> None:
+def test_the_reader_only_rejects_invalid_text(text: str) -> None:
     with contextlib.suppress(ValueError):
         java_json.decode(text)
 
 
 @given(st.binary(max_size=80))
-def test_no_bytes_make_the_reader_do_anything_but_refuse(data: bytes) -> None:
+def test_a_reader_only_rejects_invalid_bytes(data: bytes) -> None:
     with contextlib.suppress(ValueError):
         java_json.decode(data)

@@ -65,7 +65,7 @@ async def test_pulls_far_behind_the_logs_end_read_the_same(
 
 
 @pytest.mark.parametrize("flags", [2, 6])
-async def test_a_pull_whose_message_is_gone_from_memory_when_it_comes_asks_again(
+async def test_a_pull_whose_message_left_memory_asks_again(
     flags: int,
 ) -> None:
     async with Pair(configuration()) as pair:
@@ -95,7 +95,7 @@ def _is_absent(salt: int, page: int) -> bool:
 
 
 @pytest.mark.parametrize("host", ["10.0.0.1", "2001:db8::1"])
-async def test_a_damaged_record_far_behind_the_logs_end_is_met_alike(host: str) -> None:
+async def test_a_damaged_record_far_beyond_the_logs_end_is_treated_the_same(host: str) -> None:
     async with Pair(configuration(brokerIP1=host)) as pair:
         twins = (pair.native, pair.python)
         await pair.feed(a_send(properties="TAGS\x01TagA\x02") * 3)

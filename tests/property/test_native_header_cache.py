@@ -48,7 +48,7 @@ def a_pull(number: int, offset: int = 20, commit: int = 10) -> bytes:
     return pull_frames.pull(fields, OPAQUE + number)
 
 
-async def test_what_differs_between_headers_of_one_client_is_read(rng: random.Random) -> None:
+async def test_one_clients_different_headers_can_be_read(rng: random.Random) -> None:
     async with Pair(configuration()) as pair:
         for number in range(FRAMES):
             if rng.random() < 0.5:
@@ -61,7 +61,7 @@ async def test_what_differs_between_headers_of_one_client_is_read(rng: random.Ra
 
 
 @pytest.mark.parametrize("what", WRONG)
-async def test_what_is_wrong_where_headers_differ_is_met_alike(what: str) -> None:
+async def test_errors_in_differing_headers_are_handled_the_same(what: str) -> None:
     right, instead = WRONG[what]
     frame = a_pull(0) if what in {"offset", "commit"} else a_send(0)
     assert frame.count(right) == 1
@@ -79,7 +79,7 @@ async def test_what_is_wrong_where_headers_differ_is_met_alike(what: str) -> Non
             pair.same()
 
 
-async def test_a_header_that_is_longer_than_what_is_kept_is_read_each_time() -> None:
+async def test_a_header_larger_than_the_cache_is_read_each_time() -> None:
     long = "k\x01" + "v" * 2000 + "\x02"
     async with Pair(configuration()) as pair:
         for number in range(4):

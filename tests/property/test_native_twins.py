@@ -81,7 +81,7 @@ async def test_mixed_frames_in_random_pieces_leave_the_same(
     ],
     ids=lambda keys: ",".join(keys),
 )
-async def test_pulls_that_wait_end_alike(keys: dict[str, object], rng: random.Random) -> None:
+async def test_waiting_pulls_end_the_same(keys: dict[str, object], rng: random.Random) -> None:
     async with Pair(configuration(**keys)) as pair:
         store = pair.native.parts.store
         for number in range(WAITING_ROUNDS):
@@ -118,7 +118,7 @@ async def test_pulls_that_wait_end_alike(keys: dict[str, object], rng: random.Ra
     ],
     ids=lambda wanted: ",".join(wanted),
 )
-async def test_who_watches_is_told_the_same_of_pulls(
+async def test_a_watch_gets_the_same_for_pulls(
     wanted: dict[str, Any], rounds_a_push: int, rng: random.Random
 ) -> None:
     async with Pair(configuration()) as pair:
@@ -156,7 +156,7 @@ async def test_who_watches_is_told_the_same_of_pulls(
     ],
     ids=["sample, no slave", "sample", "sample,stages,topic"],
 )
-async def test_who_watches_a_sample_is_told_the_same_of_sends_and_of_what_follows(
+async def test_a_sampled_watch_gets_the_same_for_sends_and_later_stages(
     wanted: dict[str, Any],
     slaves: int,
     rounds_a_push: int,
@@ -197,7 +197,7 @@ async def test_who_watches_a_sample_is_told_the_same_of_sends_and_of_what_follow
         assert ("replicated" in stages) == bool(slaves)
 
 
-async def test_what_is_noted_is_told_before_what_python_tells() -> None:
+async def test_noted_events_are_reported_before_pythons_own() -> None:
     async with Pair(configuration()) as pair:
         told = [told_to("watcher", twin, sample=2) for twin in (pair.native, pair.python)]
         fields = send_frames.fields_of(TOPICS[0], 0, f"UNIQ_KEY\x01{sampled_keys(9)[0]}")
@@ -209,7 +209,7 @@ async def test_what_is_noted_is_told_before_what_python_tells() -> None:
         assert told[0] == told[1]
 
 
-async def test_who_does_not_watch_any_more_is_told_what_was_noted_until_then() -> None:
+async def test_a_former_watcher_receives_the_events_noted_until_then() -> None:
     async with Pair(configuration()) as pair:
         native = pair.native.parts.tracer
         told, others = (told_to(name, pair.native, sample=2) for name in ("a", "b"))
@@ -224,7 +224,7 @@ async def test_who_does_not_watch_any_more_is_told_what_was_noted_until_then() -
         assert [event["uniqKey"] for event in others] == keys
 
 
-async def test_what_cannot_be_told_is_logged_and_undoes_nothing(
+async def test_a_failed_notification_is_logged_and_undoes_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Pair(configuration()) as pair:
@@ -246,7 +246,7 @@ async def test_what_cannot_be_told_is_logged_and_undoes_nothing(
         assert [event["uniqKey"] for event in told] == sampled_keys(9)
 
 
-async def test_of_more_deliveries_than_are_kept_the_oldest_are_forgotten() -> None:
+async def test_deliveries_beyond_the_limit_drop_the_oldest() -> None:
     async with Pair(configuration()) as pair:
         group, topic = pull_frames.SUBSCRIBED, TOPICS[0]
         for twin in (pair.native, pair.python):
@@ -298,7 +298,7 @@ async def test_a_queue_of_another_class_is_left_to_python() -> None:
         assert plain.fallbacks["queue"] - left == 10 + 1
 
 
-async def test_a_slave_leaves_offsets_that_come_with_pulls_alone_and_a_master_moves_them() -> None:
+async def test_a_slave_ignores_offsets_in_pulls_but_a_master_moves_them() -> None:
     async with Pair(configuration()) as pair:
         key = f"{TOPICS[0]}@{pull_frames.SUBSCRIBED}"
         for number in range(8):
@@ -329,7 +329,7 @@ async def test_a_slave_leaves_offsets_that_come_with_pulls_alone_and_a_master_mo
         assert pair.native.parts.offsets.is_dirty
 
 
-async def test_a_flush_of_topics_with_and_without_filters_is_told_of_in_the_logs_order(
+async def test_a_flush_of_topics_with_and_without_filters_is_reported_in_log_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Pair(configuration()) as pair:
@@ -354,7 +354,7 @@ async def test_a_flush_of_topics_with_and_without_filters_is_told_of_in_the_logs
         assert len({event["topic"] for event in told}) == 2
 
 
-async def test_what_the_turn_told_is_held_against_filters_of_who_came_later(
+async def test_the_turns_reports_are_matched_against_filters_of_later_watchers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Pair(configuration()) as pair:
@@ -377,7 +377,7 @@ async def test_what_the_turn_told_is_held_against_filters_of_who_came_later(
         assert all(event["together"] == 20 and "steps" not in event for event in told)
 
 
-async def test_what_a_watch_has_not_numbered_has_a_bound_though_nothing_is_pushed() -> None:
+async def test_a_watchs_unnumbered_events_are_limited_even_without_pushes() -> None:
     async with Pair(configuration()) as pair:
         told_to("watcher", pair.native, sample=2)
         stored = 0
@@ -433,7 +433,7 @@ class Terms:
 
 
 @pytest.mark.parametrize("fall_behind_max", [1 << 28, 20_000])
-async def test_sends_that_wait_for_a_slave_leave_the_same(
+async def test_sends_waiting_for_a_slave_leave_the_same(
     fall_behind_max: int, rng: random.Random
 ) -> None:
     async with Pair(configuration()) as pair:
@@ -467,7 +467,7 @@ async def until_durable(twin: Twin) -> None:
     )
 
 
-async def test_sends_that_wait_for_the_disk_leave_the_same(rng: random.Random) -> None:
+async def test_sends_waiting_for_the_disk_leave_the_same(rng: random.Random) -> None:
     async with Pair(configuration(flushDiskType="SYNC_FLUSH")) as pair:
         for number in range(ROUNDS):
             for each in range(40):
@@ -498,7 +498,7 @@ async def test_fuzzed_frames_leave_the_same(rng: random.Random) -> None:
         pair.same()
 
 
-async def test_what_the_turn_takes_of_many_damaged_frames_is_what_python_makes_of_it(
+async def test_many_mutated_frames_give_the_same_result_in_the_turn_and_in_python(
     rng: random.Random,
 ) -> None:
     taken = await native.fuzz(rng, BULK_FRAMES)

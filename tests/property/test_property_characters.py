@@ -35,7 +35,7 @@ FIRST = (
 KINDS = ("plain", "long names", "binary", "one of a batch", "of all of a batch")
 
 
-async def test_control_characters_in_properties_are_refused_alike(rng: Random) -> None:
+async def test_control_characters_in_properties_are_rejected_the_same(rng: Random) -> None:
     refused: dict[tuple[str, str], int] = {}
     stored = 0
     async with Pair(configuration()) as pair:

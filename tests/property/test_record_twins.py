@@ -62,7 +62,7 @@ def _end(log: bytearray, at: int) -> int:
     return at + int.from_bytes(log[at : at + 4], signed=True)
 
 
-def test_of_20000_mutations_both_make_the_same_rows_and_the_same_damage(
+def test_both_make_the_same_rows_and_damage_from_20000_mutations(
     rng: random.Random,
 ) -> None:
     compiled, python = twins()
@@ -95,7 +95,7 @@ def test_of_20000_mutations_both_make_the_same_rows_and_the_same_damage(
     assert bad_ones > MUTATIONS // MUTATIONS_A_LOG
 
 
-def test_of_damaged_and_torn_stores_both_read_the_same(
+def test_both_read_the_same_from_damaged_and_torn_stores(
     rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_files, "CHUNK_BYTES", 8192)
@@ -135,7 +135,7 @@ def _seen(root: Path, bulk: Bulk, monkeypatch: pytest.MonkeyPatch) -> tuple[obje
     return (plan, ends), rows
 
 
-def test_no_mutation_makes_it_read_a_byte_behind_the_buffer(rng: random.Random) -> None:
+def test_no_mutation_makes_it_read_beyond_the_buffer(rng: random.Random) -> None:
     command = [sys.executable, "-m", "tools.fuzz.guarded_records", str(MUTATIONS)]
     done = subprocess.run(
         [*command, str(rng.randrange(2**32))],
@@ -152,7 +152,7 @@ def test_no_mutation_makes_it_read_a_byte_behind_the_buffer(rng: random.Random) 
     assert records > mutations
 
 
-def test_texts_of_every_length_are_told_apart(rng: random.Random) -> None:
+def test_texts_of_every_length_are_distinguished(rng: random.Random) -> None:
     compiled, python = twins()
     texts = [rng.randbytes(size) for size in range(70) for _ in range(3)]
     # One byte differs, anywhere.
@@ -199,13 +199,13 @@ USES: dict[str, Callable[[Any, Any, Any], object]] = {
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("places", PLACES)
-def test_places_outside_the_buffer_are_refused(use: str, places: str) -> None:
+def test_offsets_outside_the_buffer_are_rejected(use: str, places: str) -> None:
     with pytest.raises(ValueError, match=r"place|arrays"):
         USES[use](NATIVE, *PLACES[places])
 
 
 @pytest.mark.parametrize("at", [-1, 10, 2**40])
-def test_a_record_outside_the_buffer_is_refused(at: int) -> None:
+def test_a_record_outside_the_buffer_is_rejected(at: int) -> None:
     compiled, _ = twins()
 
     with pytest.raises(ValueError, match="not in the buffer"):
@@ -215,7 +215,7 @@ def test_a_record_outside_the_buffer_is_refused(at: int) -> None:
 @pytest.mark.parametrize(
     ("position", "limit", "room"), [(-1, 100, 9), (0, 101, 9), (9, 8, 9), (0, 100, 0)]
 )
-def test_a_walk_outside_the_buffer_or_without_room_is_refused(
+def test_a_walk_outside_the_buffer_or_without_space_is_rejected(
     position: int, limit: int, room: int
 ) -> None:
     assert NATIVE is not None
@@ -223,7 +223,7 @@ def test_a_walk_outside_the_buffer_or_without_room_is_refused(
         NATIVE.walk(DATA, position, limit, np.zeros(room, dtype=np.int64))
 
 
-def test_arrays_of_another_kind_are_refused() -> None:
+def test_arrays_of_another_kind_are_rejected() -> None:
     assert NATIVE is not None
     with pytest.raises(ValueError, match="another size"):
         NATIVE.walk(DATA, 0, 100, np.zeros(9, dtype=np.int32))
@@ -237,7 +237,7 @@ def test_arrays_of_another_kind_are_refused() -> None:
         NATIVE.walk(DATA, 0, 100, bytes(80))
 
 
-def test_zero_chooses_numpy_and_so_does_a_machine_without_it(
+def test_zero_and_a_machine_without_it_choose_numpy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert load_records({"TREBUCHET_NATIVE": "0"}) is None

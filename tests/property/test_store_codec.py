@@ -52,7 +52,7 @@ def encoded(message: dict[str, object]) -> bytes:
 
 @settings(max_examples=EXAMPLES)
 @given(messages)
-def test_a_record_says_what_was_put_into_it(message):
+def test_a_record_returns_the_values_stored_in_it(message):
     decoded = record.decode(encoded(message))
 
     assert decoded.topic.encode() == message["topic"]
@@ -69,7 +69,7 @@ def test_a_record_says_what_was_put_into_it(message):
 
 @settings(max_examples=EXAMPLES)
 @given(messages, st.data())
-def test_a_part_of_a_record_is_no_record(message, data):
+def test_part_of_a_record_is_not_a_record(message, data):
     whole = encoded(message)
     part = whole[: data.draw(st.integers(0, len(whole) - 1))]
 
@@ -79,7 +79,7 @@ def test_a_part_of_a_record_is_no_record(message, data):
 
 @settings(max_examples=EXAMPLES)
 @given(messages, st.data())
-def test_a_flipped_bit_of_size_magic_place_or_body_is_told(message, data):
+def test_a_flipped_bit_in_size_magic_offset_or_body_is_reported(message, data):
     whole = bytearray(encoded(message))
     head = record.examine(memoryview(whole), 0, len(whole), None, check_crc=True)
     position = data.draw(
@@ -115,7 +115,7 @@ def test_any_bytes_are_a_message_or_corrupt(data):
 
 @settings(max_examples=EXAMPLES)
 @given(st.lists(st.tuples(ints, st.binary(max_size=50), property_maps), max_size=10))
-def test_a_batch_has_the_messages_that_were_put_into_it(items):
+def test_a_batch_has_the_messages_added_to_it(items):
     data = b""
     for flag, body, properties in items:
         text = message_properties.encode(properties).encode()
@@ -132,5 +132,5 @@ def test_a_batch_has_the_messages_that_were_put_into_it(items):
 
 @settings(max_examples=EXAMPLES)
 @given(hosts)
-def test_a_host_is_the_same_as_text(host):
+def test_a_host_equals_its_text(host):
     assert parse_host(host_text(host)) == host

@@ -180,7 +180,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert self.units[number] == FILLER or (offset < bound) == (number < at)
 
 
-def test_a_file_that_ends_with_a_lost_message_stays_while_others_in_it_are_there() -> None:
+def test_a_file_that_ends_with_a_lost_message_stays_while_it_has_others() -> None:
     queue = QueueMachine().queue
     for n in range(20):
         queue.append(n * 100, 100, 0)
@@ -191,7 +191,7 @@ def test_a_file_that_ends_with_a_lost_message_stays_while_others_in_it_are_there
     assert queue.first_offset() == 10
 
 
-def test_the_file_that_is_written_stays_when_the_next_was_made_ahead() -> None:
+def test_the_current_file_stays_when_the_next_was_created_ahead() -> None:
     queue = QueueMachine().queue
     queue.append(0, 100, 0)
     queue.make_room(12)

@@ -39,7 +39,7 @@ def test_the_flight_recorder_costs_less_than_three_percent(costs: traced.COSTS) 
     assert {kind: each for kind, each in found.items() if each > RECORDER_MAX} == {}
 
 
-def test_a_message_that_a_sample_does_not_want_costs_less_than_five_percent_more(
+def test_a_message_outside_the_sample_costs_less_than_five_percent_more(
     costs: traced.COSTS,
 ) -> None:
     found = over_off(costs, traced.UNPICKED)
@@ -47,7 +47,7 @@ def test_a_message_that_a_sample_does_not_want_costs_less_than_five_percent_more
     assert {kind: each for kind, each in found.items() if each > SAMPLED_MAX} == {}
 
 
-def test_a_sample_of_one_in_a_hundred_costs_what_the_documents_say(costs: traced.COSTS) -> None:
+def test_a_sample_of_one_in_a_hundred_costs_the_documented_amount(costs: traced.COSTS) -> None:
     found = over_off(costs, traced.SAMPLED)
 
     assert {kind: each for kind, each in found.items() if each > SAMPLE_MAX[kind]} == {}
@@ -55,7 +55,7 @@ def test_a_sample_of_one_in_a_hundred_costs_what_the_documents_say(costs: traced
 
 @pytest.mark.parametrize("at_once", [1, traced.AT_ONCE])
 @pytest.mark.parametrize("mode", [traced.SAMPLED, traced.RECORDED])
-def test_a_sample_of_one_in_a_hundred_costs_a_message_on_its_way_less_than_five_percent_more(
+def test_a_sample_of_one_in_a_hundred_adds_less_than_five_percent_end_to_end(
     costs: traced.COSTS, mode: str, at_once: int
 ) -> None:
     sampled, off = (traced.way(costs, each, at_once=at_once) for each in (mode, traced.OFF))
@@ -63,7 +63,7 @@ def test_a_sample_of_one_in_a_hundred_costs_a_message_on_its_way_less_than_five_
     assert sampled / off <= SAMPLED_MAX
 
 
-def test_to_tell_of_a_message_costs_less_than_a_send(costs: traced.COSTS) -> None:
+def test_reporting_a_message_costs_less_than_a_send(costs: traced.COSTS) -> None:
     found = {
         kind: traced.report_cost(costs, kind) / costs[traced.SEND, traced.OFF]
         for kind in (traced.SENDS, traced.PULLS)

@@ -98,7 +98,7 @@ async def test_transactions_in_random_pieces_leave_the_same(
         pair.same()
 
 
-async def test_half_messages_that_wait_for_a_slave_leave_the_same(rng: random.Random) -> None:
+async def test_half_messages_waiting_for_a_slave_leave_the_same(rng: random.Random) -> None:
     halves: list[Half] = []
     async with Pair(configuration()) as pair:
         stores = [twin.parts.store for twin in (pair.native, pair.python)]

@@ -14,9 +14,7 @@ SHOWING = (ROOT / "README.md", DOCS / "tour.md")
 PNG_HEAD = b"\x89PNG\r\n\x1a\n"
 
 
-def test_each_picture_that_a_document_shows_is_made_by_the_command_and_the_other_way_round() -> (
-    None
-):
+def test_documents_show_exactly_the_pictures_that_the_command_takes() -> None:
     shown = {
         (document.parent / name).resolve()
         for document in SHOWING
@@ -35,7 +33,7 @@ def test_no_other_picture_lies_among_them() -> None:
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda each: each.path)
-def test_a_picture_is_as_large_as_the_command_makes_it_and_small_to_clone(picture) -> None:
+def test_a_picture_has_the_commands_size_and_is_small_to_clone(picture) -> None:
     data = (DOCS / picture.path).read_bytes()
 
     assert data.startswith(PNG_HEAD)

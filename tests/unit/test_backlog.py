@@ -9,7 +9,7 @@ async def next_turn() -> None:
     await asyncio.sleep(0)
 
 
-async def test_a_few_things_are_served_at_once() -> None:
+async def test_a_few_requests_are_served_immediately() -> None:
     served: list[int] = []
 
     def serve(thing: int) -> int:
@@ -24,7 +24,7 @@ async def test_a_few_things_are_served_at_once() -> None:
         await next_turn()
 
 
-async def test_many_are_served_over_several_turns_in_their_order() -> None:
+async def test_many_are_served_over_several_turns_in_order() -> None:
     served: list[int] = []
 
     def serve(thing: int) -> int:
@@ -44,7 +44,7 @@ async def test_many_are_served_over_several_turns_in_their_order() -> None:
     assert counts == [2, 4, 6]
 
 
-async def test_what_waits_is_served_once_and_nothing_overtakes_it() -> None:
+async def test_waiting_requests_are_served_once_and_not_overtaken() -> None:
     served: list[str] = []
 
     def serve(thing: str) -> int:
@@ -62,7 +62,7 @@ async def test_what_waits_is_served_once_and_nothing_overtakes_it() -> None:
     assert served == ["a", "b", "c", "d"]
 
 
-async def test_work_that_makes_more_work_leaves_the_loop_its_turns() -> None:
+async def test_work_that_creates_more_work_yields_to_the_loop() -> None:
     backlog: Backlog[int]
     served: list[int] = []
 
@@ -84,7 +84,7 @@ async def test_work_that_makes_more_work_leaves_the_loop_its_turns() -> None:
     assert turns >= 10
 
 
-async def test_work_that_fails_keeps_no_other_from_being_done() -> None:
+async def test_failing_work_does_not_keep_other_work_from_being_done() -> None:
     done: list[int] = []
 
     def serve(number: int) -> int:

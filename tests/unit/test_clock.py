@@ -50,7 +50,7 @@ async def test_a_cancelled_callback_does_not_run() -> None:
     assert ran == []
 
 
-async def test_a_sleeper_wakes_when_its_time_has_come() -> None:
+async def test_a_sleeper_wakes_on_time() -> None:
     clock = ManualClock()
     sleeper = asyncio.ensure_future(clock.sleep(1.0))  # noqa: TID251  the test owns the task
     await asyncio.sleep(0)
@@ -62,7 +62,7 @@ async def test_a_sleeper_wakes_when_its_time_has_come() -> None:
     await sleeper
 
 
-async def test_the_wall_clock_steps_alone() -> None:
+async def test_only_the_wall_clock_is_stepped() -> None:
     clock = ManualClock()
     before = clock.monotonic(), clock.now_ms()
 
@@ -71,7 +71,7 @@ async def test_the_wall_clock_steps_alone() -> None:
     assert (clock.monotonic(), clock.now_ms()) == (before[0], before[1] - 5000)
 
 
-async def test_a_future_that_is_done_in_time_is_waited_for() -> None:
+async def test_a_future_completed_in_time_is_awaited() -> None:
     clock = ManualClock()
     future = asyncio.get_running_loop().create_future()
     waiting = asyncio.create_task(wait_within(clock, future, 3.0))
@@ -83,7 +83,7 @@ async def test_a_future_that_is_done_in_time_is_waited_for() -> None:
     assert await waiting
 
 
-async def test_when_the_time_is_over_the_future_goes_on() -> None:
+async def test_the_future_continues_after_the_timeout() -> None:
     clock = ManualClock()
     future = asyncio.get_running_loop().create_future()
     waiting = asyncio.create_task(wait_within(clock, future, 3.0))

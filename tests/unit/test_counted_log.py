@@ -26,7 +26,7 @@ def report(counted_log: CountedLog, subject: str, number: int) -> None:
     counted_log.report(logger, logging.INFO, "messages are dead", subject, "key=%d", number)
 
 
-def test_the_first_event_of_a_subject_is_logged_at_once(
+def test_the_first_event_of_a_subject_is_logged_immediately(
     counted_log: CountedLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     report(counted_log, "group=a", 1)
@@ -38,7 +38,7 @@ def test_the_first_event_of_a_subject_is_logged_at_once(
     ]
 
 
-def test_the_next_ones_are_counted_in_one_line_a_minute(
+def test_the_following_ones_are_counted_in_one_line_a_minute(
     counted_log: CountedLog, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(1000):
@@ -68,7 +68,7 @@ def test_a_minute_without_an_event_ends_the_counting(
     assert caplog.messages[1:] == ["messages are dead group=a count=1 key=2"]
 
 
-def test_what_was_counted_is_logged_at_the_end(
+def test_the_counts_are_logged_at_the_end(
     counted_log: CountedLog, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(3):
@@ -80,7 +80,7 @@ def test_what_was_counted_is_logged_at_the_end(
     assert clock.waiting == 0
 
 
-def test_names_that_clients_make_up_share_a_line(
+def test_names_made_up_by_clients_share_a_line(
     counted_log: CountedLog, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(SUBJECTS_MAX + 500):

@@ -33,5 +33,5 @@ def test_a_secret_is_not_passed_on(name: str, value: str) -> None:
         ("JAVA_HOME", "/usr/lib/jvm/java-17"),
     ],
 )
-def test_what_is_no_secret_is_passed_on(name: str, value: str) -> None:
+def test_non_secret_variables_are_passed_on(name: str, value: str) -> None:
     assert without_secrets({name: value}) == {name: value}

@@ -9,7 +9,7 @@ from broker_core.isolation import QUIET_S, FailureLog, isolated
 from tests.support.clock import ManualClock
 
 
-def test_what_one_of_many_raises_is_logged_and_the_others_are_served(
+def test_an_error_raised_by_one_of_many_is_logged_and_the_others_are_served(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     served = []
@@ -24,12 +24,12 @@ def test_what_one_of_many_raises_is_logged_and_the_others_are_served(
 
 
 @pytest.mark.parametrize("error", [MemoryError(), asyncio.CancelledError(), KeyboardInterrupt()])
-def test_what_concerns_all_is_passed_on(error: BaseException) -> None:
+def test_changes_that_concern_everyone_are_passed_on(error: BaseException) -> None:
     with pytest.raises(type(error)), isolated("a step"):
         raise error
 
 
-def test_a_failure_that_comes_again_and_again_fills_no_log(
+def test_a_repeated_failure_does_not_fill_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()

@@ -52,23 +52,23 @@ def raised(text: str) -> ValueError:
         ("\U000e0041", r"\U000e0041"),
     ],
 )
-def test_what_is_not_printed_is_escaped(char: str, shown: str) -> None:
+def test_unprintable_characters_are_escaped(char: str, shown: str) -> None:
     assert line_of("new group: group=%s", f"a{char}b") == rf"WARNING b - new group: group=a{shown}b"
 
 
 @pytest.mark.parametrize("text", ["订单 grüße 🚀 %RETRY%g", r"C:\new", "", 'it\'s "quoted"'])
-def test_what_is_printed_stays(text: str) -> None:
+def test_printed_output_is_stable(text: str) -> None:
     assert line_of("%s", text) == f"WARNING b - {text}"
 
 
-def test_what_was_escaped_is_not_escaped_again() -> None:
+def test_escaped_text_is_not_escaped_again() -> None:
     once = escape("a\nb\x1b[2J")
 
     assert escape(once) == once
     assert line_of("%r", "a\nb") == r"WARNING b - 'a\nb'"
 
 
-def test_a_traceback_is_readable_line_by_line_and_begins_no_line_of_the_log() -> None:
+def test_a_traceback_is_readable_line_by_line_and_cannot_fake_a_log_line() -> None:
     error = raised(f"no group\n{FORGED}\x1b[2J")
 
     first, *below = line_of("failed", error=error).split("\n")
@@ -88,7 +88,7 @@ def test_another_handlers_unescaped_traceback_is_not_used() -> None:
     assert "\x1b" not in LineFormatter().format(record)
 
 
-def test_a_stack_is_indented_too() -> None:
+def test_a_stack_trace_is_also_indented() -> None:
     record = record_of("here")
     record.stack_info = f"Stack\n{FORGED}\x07"
 
@@ -98,14 +98,14 @@ def test_a_stack_is_indented_too() -> None:
     )
 
 
-def test_a_name_of_the_logger_is_escaped_with_the_line() -> None:
+def test_a_loggers_name_is_escaped_with_the_line() -> None:
     record = record_of("x")
     record.name = "a\nb"
 
     assert LineFormatter("%(name)s %(message)s").format(record) == r"a\nb x"
 
 
-def test_a_record_is_one_json_object_on_one_line_whatever_a_peer_sends() -> None:
+def test_a_log_record_is_one_json_object_per_line_whatever_a_peer_sends() -> None:
     made = formatter("", {"TREBUCHET_LOG_FORMAT": "json"})
     assert isinstance(made, JsonFormatter)
 
@@ -122,10 +122,10 @@ def test_a_record_is_one_json_object_on_one_line_whatever_a_peer_sends() -> None
 
 
 @pytest.mark.parametrize("environment", [{}, {"TREBUCHET_LOG_FORMAT": "lines"}])
-def test_lines_are_what_is_written_unless_asked_otherwise(environment: dict[str, str]) -> None:
+def test_lines_are_printed_by_default(environment: dict[str, str]) -> None:
     assert isinstance(formatter("%(message)s", environment), LineFormatter)
 
 
-def test_another_format_is_refused() -> None:
+def test_another_format_is_rejected() -> None:
     with pytest.raises(ValueError, match="TREBUCHET_LOG_FORMAT is lines or json, not 'xml'"):
         formatter("", {"TREBUCHET_LOG_FORMAT": "xml"})

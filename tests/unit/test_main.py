@@ -16,7 +16,7 @@ def write(path: Path, text: str) -> str:
     return str(path)
 
 
-def test_p_prints_all_of_the_configuration(
+def test_p_prints_the_whole_configuration(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = "brokerName=b\nsendMessageThreadPoolNums=9\n"
@@ -30,7 +30,7 @@ def test_p_prints_all_of_the_configuration(
     assert "# sendMessageThreadPoolNums=9 (accepted, without effect here)" in lines
 
 
-def test_m_prints_what_is_important(capsys: pytest.CaptureFixture[str]) -> None:
+def test_m_prints_important_keys(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-m"]) == 0
 
     keys = [line.partition("=")[0] for line in capsys.readouterr().out.splitlines()]
@@ -47,7 +47,9 @@ def test_m_prints_each_key_once_and_p_prints_it_too(capsys: pytest.CaptureFixtur
     assert set(important) < set(capsys.readouterr().out.splitlines())
 
 
-def test_n_wins_over_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_n_takes_precedence_over_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = write(tmp_path / "broker.conf", "namesrvAddr=127.0.0.1:1\n")
 
     assert main(["-c", file, "-n", "127.0.0.1:2", "-m"]) == 0
@@ -56,7 +58,7 @@ def test_n_wins_over_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(("text", "port"), [("", 8081), ("grpcListenPort=0\n", 0)])
-def test_the_file_wins_over_a_default(
+def test_the_file_takes_precedence_over_a_default(
     text: str, port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = write(tmp_path / "broker.conf", text)
@@ -69,7 +71,7 @@ def test_the_file_wins_over_a_default(
 @pytest.mark.parametrize(
     "arguments", [["-n", "nowhere"], ["-c", "/nonexistent.conf"], ["verify", "/nonexistent"]]
 )
-def test_what_cannot_be_right_is_one_sentence_and_exit_2(
+def test_an_invalid_value_is_reported_in_one_sentence_with_exit_code_2(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
@@ -79,7 +81,9 @@ def test_what_cannot_be_right_is_one_sentence_and_exit_2(
     assert not captured.out
 
 
-def test_each_bad_value_has_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_invalid_value_has_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = write(tmp_path / "broker.conf", "listenPort=x\nflushDiskType=y\n")
 
     assert main(["-c", file]) == 2
@@ -87,7 +91,7 @@ def test_each_bad_value_has_its_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert len(capsys.readouterr().err.splitlines()) == 2
 
 
-def test_the_name_server_alone_has_a_port_of_its_own(
+def test_a_standalone_name_server_has_its_own_port(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = write(tmp_path / "namesrv.conf", f"kvConfigPath={tmp_path}/kv.json\n")

@@ -42,7 +42,7 @@ def test_zero_chooses_python() -> None:
     assert native.words == "Python, because TREBUCHET_NATIVE=0"
 
 
-def test_without_a_compiled_turn_python_serves_and_says_why(
+def test_without_a_compiled_turn_python_serves_and_explains_why(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(paths, "BUILT", tmp_path)
@@ -54,7 +54,7 @@ def test_without_a_compiled_turn_python_serves_and_says_why(
     assert "python -m broker_core.native.build" in native.words
 
 
-def test_one_that_must_be_there_and_is_not_is_an_error_of_one_sentence(
+def test_a_missing_required_one_is_an_error_of_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(paths, "BUILT", tmp_path)
@@ -63,7 +63,7 @@ def test_one_that_must_be_there_and_is_not_is_an_error_of_one_sentence(
         loading.load({"TREBUCHET_NATIVE": "1"})
 
 
-def test_nonsense_is_refused() -> None:
+def test_invalid_input_is_rejected() -> None:
     with pytest.raises(ConfigError, match="TREBUCHET_NATIVE=yes: expected 0, 1 or no value"):
         loading.load({"TREBUCHET_NATIVE": "yes"})
 
@@ -91,7 +91,7 @@ def test_another_source_is_another_file(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert paths.module_path() != before
 
 
-def test_without_a_compiler_the_build_says_so_and_fails(
+def test_without_a_compiler_the_build_fails_with_an_explanation(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(paths, "BUILT", tmp_path)
@@ -102,7 +102,7 @@ def test_without_a_compiler_the_build_says_so_and_fails(
     assert "there is no C compiler" in capsys.readouterr().out
 
 
-def test_the_parts_of_an_answer_are_its_template_without_the_places() -> None:
+def test_an_answers_parts_are_its_template_without_the_offsets() -> None:
     assert parts_of(b'a%%d"%016Xb%d%%') == (b'a%d"', b"b", b"%")
 
 
@@ -119,7 +119,7 @@ def test_the_checksum_is_zlibs(size: int, rng: random.Random) -> None:
 
 @compiled
 @pytest.mark.parametrize("client", ["JAVA", "GO", "PYTHON"])
-async def test_what_clients_send_is_served_by_the_compiled_turn(twin: Twin, client: str) -> None:
+async def test_client_sends_are_served_by_the_compiled_turn(twin: Twin, client: str) -> None:
     properties = "UNIQ_KEY\x01AC1100\x02WAIT\x01true\x02KEYS\x01größe 2\x02TAGS\x01TagA"
     fields = send_frames.fields_of(TOPIC, 0, properties)
     frames = [send_frames.send(fields, b"x", number, client=client) for number in range(20)]
@@ -131,7 +131,7 @@ async def test_what_clients_send_is_served_by_the_compiled_turn(twin: Twin, clie
 
 
 @compiled
-async def test_a_number_that_was_read_stays_what_it_was(twin: Twin) -> None:
+async def test_a_number_once_read_does_not_change(twin: Twin) -> None:
     def numbers() -> list[int]:
         queue = twin.parts.store.files.queues.table[TOPIC][0]
         state, item = twin.parts.store.files.put_state, twin.parts.stats.broker_put
@@ -149,7 +149,7 @@ async def test_a_number_that_was_read_stays_what_it_was(twin: Twin) -> None:
 
 
 @compiled
-async def test_the_end_of_a_queue_is_one_number_until_somebody_has_it(twin: Twin) -> None:
+async def test_a_queues_end_is_one_number_until_it_is_leased(twin: Twin) -> None:
     await twin.feed(a_send() * 300)
     queue = twin.parts.store.files.queues.table[TOPIC][0]
     taken = []
@@ -166,7 +166,7 @@ async def test_the_end_of_a_queue_is_one_number_until_somebody_has_it(twin: Twin
 
 @compiled
 @pytest.mark.parametrize("start", [0, 254, (1 << 30) - 3, (1 << 60) - 3, (1 << 62) - 3])
-async def test_a_counter_goes_on_from_any_number(twin: Twin, start: int) -> None:
+async def test_a_counter_continues_from_any_number(twin: Twin, start: int) -> None:
     await twin.feed(a_send())
     state = twin.parts.store.files.put_state
     state.put_times = start
@@ -182,7 +182,9 @@ async def test_a_counter_goes_on_from_any_number(twin: Twin, start: int) -> None
 
 @compiled
 @pytest.mark.parametrize("is_watched", [False, True])
-async def test_a_turn_keeps_nothing_of_what_it_put_to(twin: Twin, *, is_watched: bool) -> None:
+async def test_a_turn_keeps_no_reference_to_its_destination(
+    twin: Twin, *, is_watched: bool
+) -> None:
     item = send_frames.batch_item(b"x", b"UNIQ_KEY\x01AC1\x02")
     batch = send_frames.fields_of(LISTENED, 1, "WAIT\x01true", is_batch=True)
     half = transaction_frames.half(TOPIC, 0, f"{transaction_frames.PLAIN}WAIT\x01true", b"x", 1)
@@ -219,7 +221,7 @@ async def test_a_turn_keeps_nothing_of_what_it_put_to(twin: Twin, *, is_watched:
 
 @compiled
 @pytest.mark.parametrize("client", ["JAVA", "GO"])
-async def test_batches_of_clients_are_served_by_the_compiled_turn(twin: Twin, client: str) -> None:
+async def test_client_batches_are_served_by_the_compiled_turn(twin: Twin, client: str) -> None:
     items = [(f"body {number}".encode(), f"UNIQ_KEY\x01AC{number}\x02") for number in range(32)]
     body = b"".join(send_frames.batch_item(part, text.encode()) for part, text in items)
     fields = send_frames.fields_of(TOPIC, 0, "UNIQ_KEY\x01AC00\x02WAIT\x01true", is_batch=True)
@@ -235,7 +237,7 @@ async def test_batches_of_clients_are_served_by_the_compiled_turn(twin: Twin, cl
 
 
 @compiled
-async def test_index_entries_that_wait_are_written_without_leaving_the_turn(twin: Twin) -> None:
+async def test_pending_index_entries_are_written_within_the_turn(twin: Twin) -> None:
     fields = send_frames.fields_of(TOPIC, 0, "", is_batch=True)
     items = b"".join(
         send_frames.batch_item(b"x", f"KEYS\x01key-{number}\x02".encode()) for number in range(32)
@@ -253,7 +255,7 @@ async def test_index_entries_that_wait_are_written_without_leaving_the_turn(twin
 
 
 @compiled
-async def test_a_batch_without_keys_takes_no_room_of_the_index(twin: Twin) -> None:
+async def test_a_batch_without_keys_uses_no_space_in_the_index(twin: Twin) -> None:
     fields = send_frames.fields_of(TOPIC, 0, "", is_batch=True)
     batch = send_frames.send(fields, send_frames.batch_item(b"x", b"TAGS\x01a\x02") * 32, 1)
     await twin.feed(a_send(properties="KEYS\x01k\x02"))
@@ -267,7 +269,7 @@ async def test_a_batch_without_keys_takes_no_room_of_the_index(twin: Twin) -> No
 
 
 @compiled
-async def test_more_queues_than_a_turn_has_places_take_another_turn(
+async def test_more_queues_than_a_turn_can_hold_take_another_turn(
     twin: Twin,
 ) -> None:
     places = [(topic, queue_id) for queue_id in range(4) for topic in (f"T{n}" for n in range(17))]
@@ -344,7 +346,7 @@ async def test_a_batch_is_stored_whole_or_left_to_python(twin: Twin) -> None:
 
 
 @compiled
-async def test_a_frame_that_is_not_plain_interrupts_and_no_more(twin: Twin) -> None:
+async def test_a_complex_frame_only_interrupts_the_turn(twin: Twin) -> None:
     await twin.feed(a_send())
     odd = a_send(properties="DELAY\x013\x02")
 
@@ -353,7 +355,7 @@ async def test_a_frame_that_is_not_plain_interrupts_and_no_more(twin: Twin) -> N
 
 
 @compiled
-async def test_a_smaller_message_limit_is_in_force_at_once(twin: Twin) -> None:
+async def test_a_smaller_message_limit_applies_immediately(twin: Twin) -> None:
     await twin.feed(a_send())
     assert await served(twin, a_send(body=bytes(100))) == 1
 
@@ -374,7 +376,7 @@ async def test_the_answers_fields_follow_a_live_change(twin: Twin) -> None:
 
 
 @compiled
-async def test_a_broker_that_may_not_be_written_takes_nothing(twin: Twin) -> None:
+async def test_a_read_only_broker_accepts_nothing(twin: Twin) -> None:
     await twin.feed(a_send())
     change(twin, "brokerPermission", "4")
 
@@ -382,7 +384,7 @@ async def test_a_broker_that_may_not_be_written_takes_nothing(twin: Twin) -> Non
 
 
 @compiled
-async def test_whoever_watches_the_trace_sees_every_send_of_the_compiled_turn(twin: Twin) -> None:
+async def test_a_trace_watch_sees_every_send_of_the_compiled_turn(twin: Twin) -> None:
     await twin.feed(a_send())
     batches: list[bytes] = []
 
@@ -402,9 +404,7 @@ async def test_whoever_watches_the_trace_sees_every_send_of_the_compiled_turn(tw
 
 @compiled
 @pytest.mark.parametrize("client", ["JAVA", "CPP", send_frames.BINARY])
-async def test_whoever_watches_reads_a_producer_group_of_any_script(
-    twin: Twin, client: str
-) -> None:
+async def test_a_watch_reads_producer_groups_of_any_script(twin: Twin, client: str) -> None:
     await twin.feed(a_send())
     batches: list[bytes] = []
 
@@ -423,7 +423,7 @@ async def test_whoever_watches_reads_a_producer_group_of_any_script(
 
 
 @compiled
-async def test_overload_and_whatever_replaces_the_handler_is_asked(twin: Twin) -> None:
+async def test_overload_and_any_handler_replacement_are_consulted(twin: Twin) -> None:
     await twin.feed(a_send())
     asked = []
 
@@ -439,7 +439,7 @@ async def test_overload_and_whatever_replaces_the_handler_is_asked(twin: Twin) -
 
 
 @compiled
-async def test_a_topic_whose_file_is_not_written_is_left_to_python(twin: Twin) -> None:
+async def test_a_topic_with_an_unwritten_file_is_left_to_python(twin: Twin) -> None:
     await twin.feed(a_send())
     twin.parts.topics.put(twin.parts.topics.table[TOPIC])
     assert TOPIC in twin.parts.topics.writer.unwritten
@@ -448,7 +448,7 @@ async def test_a_topic_whose_file_is_not_written_is_left_to_python(twin: Twin) -
 
 
 @compiled
-async def test_a_slave_and_a_full_disk_take_nothing(twin: Twin) -> None:
+async def test_a_slave_and_a_full_disk_accept_nothing(twin: Twin) -> None:
     await twin.feed(a_send())
     twin.parts.store.availability.fill_disk()
 
@@ -456,7 +456,7 @@ async def test_a_slave_and_a_full_disk_take_nothing(twin: Twin) -> None:
 
 
 @compiled
-async def test_sends_that_wait_are_answered_together_when_the_last_counts(twin: Twin) -> None:
+async def test_waiting_sends_are_answered_together_when_the_last_counts(twin: Twin) -> None:
     await twin.feed(a_send())
     acknowledge, store = with_slave(twin), twin.parts.store
     before = len(twin.transport.written)
@@ -475,7 +475,7 @@ async def test_sends_that_wait_are_answered_together_when_the_last_counts(twin: 
 
 
 @compiled
-async def test_a_send_that_does_not_wait_is_left_to_python_where_others_do(twin: Twin) -> None:
+async def test_a_send_that_does_not_wait_is_left_to_python_among_waiting_ones(twin: Twin) -> None:
     await twin.feed(a_send())
     with_slave(twin)
     before = len(twin.transport.written)
@@ -486,7 +486,7 @@ async def test_a_send_that_does_not_wait_is_left_to_python_where_others_do(twin:
 
 
 @compiled
-async def test_without_a_slave_near_enough_python_says_so(twin: Twin) -> None:
+async def test_without_a_slave_near_enough_python_reports_it(twin: Twin) -> None:
     await twin.feed(a_send())
     with_slave(twin).replicated(-1)
 
@@ -496,7 +496,7 @@ async def test_without_a_slave_near_enough_python_says_so(twin: Twin) -> None:
 
 
 @compiled
-async def test_no_more_wait_than_a_connection_may_have_in_flight(twin: Twin) -> None:
+async def test_no_more_calls_wait_than_a_connection_may_have_in_flight(twin: Twin) -> None:
     await twin.feed(a_send())
     acknowledge = with_slave(twin)
     most = twin.wire.limits.requests_in_flight_max
@@ -512,7 +512,7 @@ async def test_no_more_wait_than_a_connection_may_have_in_flight(twin: Twin) -> 
 
 
 @compiled
-async def test_who_watches_the_logs_growth_is_told_by_the_compiled_turn(twin: Twin) -> None:
+async def test_the_compiled_turn_notifies_watchers_of_the_logs_growth(twin: Twin) -> None:
     await twin.feed(a_send())
     log, told = twin.parts.store.files.log, list[int]()
     log.on_growth = lambda: told.append(log.max_offset)
@@ -523,7 +523,7 @@ async def test_who_watches_the_logs_growth_is_told_by_the_compiled_turn(twin: Tw
 
 
 @compiled
-async def test_records_that_are_not_plain_are_put_by_python() -> None:
+async def test_complex_records_are_stored_by_python() -> None:
     async for twin in a_twin(transientStorePoolEnable="true"):
         assert await served(twin, a_send() * 3) == 0
         assert twin.parts.store.files.put_state.put_times == 3

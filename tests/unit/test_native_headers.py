@@ -64,7 +64,7 @@ REQUESTS = {10, 11, 310, 320, 361}
 
 
 @pytest.mark.parametrize("client", frame_corpus.clients())
-async def test_no_send_and_no_pull_of_a_real_client_is_left_for_its_header(
+async def test_the_turn_handles_the_headers_of_all_real_client_sends_and_pulls(
     twin: Twin, client: str
 ) -> None:
     turn = twin.wire.plain_requests
@@ -112,7 +112,7 @@ async def test_a_pull_with_white_space_in_its_json_stays_in_the_compiled_turn(tw
 
 @pytest.mark.parametrize("space", [b"\v", b"\f", b"\0", b"\xa0", b"\xc2\xa0", b"/**/"])
 @pytest.mark.parametrize("token", [b"{", b":", b",", b"}"])
-async def test_what_json_does_not_call_white_space_is_left_to_python(
+async def test_white_space_outside_jsons_definition_is_left_to_python(
     twin: Twin, space: bytes, token: bytes
 ) -> None:
     data = a_send()
@@ -121,7 +121,7 @@ async def test_what_json_does_not_call_white_space_is_left_to_python(
     assert await served(twin, frame(header.replace(token, token + space, 1), b"x")) == 0
 
 
-async def test_sends_with_binary_headers_are_answered_in_kind(twin: Twin) -> None:
+async def test_sends_with_binary_headers_get_binary_answers(twin: Twin) -> None:
     stream = binary_send(OPAQUE, UNIQ) + a_send(5, UNIQ) + binary_send(6)
 
     assert await served(twin, stream) == 3
@@ -142,7 +142,7 @@ async def test_sends_with_binary_headers_are_answered_in_kind(twin: Twin) -> Non
 
 
 @pytest.mark.parametrize("code", [10, 310, 320])
-async def test_binary_batches_in_all_forms_are_the_turns(twin: Twin, code: int) -> None:
+async def test_binary_batches_in_all_forms_are_handled_by_the_turn(twin: Twin, code: int) -> None:
     body = send_frames.batch_item(b"x", b"") * 32
     fields = send_frames.fields_of(TOPIC, 0, "UNIQ_KEY\x01AC00\x02WAIT\x01true", is_batch=True)
     if code == 10:
@@ -163,7 +163,7 @@ async def test_the_answers_constant_fields_follow_a_live_change_in_both_forms(tw
     assert [each.ext_fields["TRACE_ON"] for each in answers(twin)] == ["false", "false"]
 
 
-async def test_of_a_binary_field_that_comes_twice_the_last_counts(twin: Twin) -> None:
+async def test_the_last_value_of_a_repeated_binary_field_counts(twin: Twin) -> None:
     fields = send_frames.fields_of(TOPIC, 0, "")
     wrong = fields | {"b": "Wrong", "e": "3", "m": "true"}
     header = send_frames.binary_header([*wrong.items(), *fields.items(), ("b", "")], 1)
@@ -173,7 +173,7 @@ async def test_of_a_binary_field_that_comes_twice_the_last_counts(twin: Twin) ->
     assert twin.parts.store.max_offset_in_queue(TOPIC, 0) == 2
 
 
-async def test_empty_values_and_unknown_names_are_passed_over(twin: Twin) -> None:
+async def test_empty_values_and_unknown_names_are_skipped(twin: Twin) -> None:
     entries = list(send_frames.fields_of(TOPIC, 0, "").items())
     entries += [("j", ""), ("ns", "größe"), ("bname", "broker-a"), ("A", "x"), ("lo", "")]
     header = send_frames.binary_header(entries, 1, language=255, remark="größe")
@@ -198,7 +198,7 @@ async def test_an_odd_binary_field_is_left_to_python(
 
 @pytest.mark.parametrize("size", [-1, 0, 1, 7, 2**31 - 1])
 @pytest.mark.parametrize("place", ["remark", "entries", "name", "value"])
-async def test_no_length_of_a_binary_header_leads_the_turn_outside(
+async def test_no_length_in_a_binary_header_leads_the_turn_outside(
     twin: Twin, place: str, size: int
 ) -> None:
     header = bytearray(send_frames.binary_header([("b", TOPIC)], 1))
@@ -220,7 +220,7 @@ async def test_a_binary_header_cut_anywhere_is_left_to_python(twin: Twin, cut: i
     assert twin.transport.closed
 
 
-async def test_a_serializer_that_nobody_knows_is_left_to_python(twin: Twin) -> None:
+async def test_an_unknown_serializer_is_left_to_python(twin: Twin) -> None:
     data = bytearray(binary_send())
     data[4] = 2
 
@@ -230,7 +230,7 @@ async def test_a_serializer_that_nobody_knows_is_left_to_python(twin: Twin) -> N
 
 
 @pytest.mark.parametrize("flags", [0, 2, 4, 6])
-async def test_pulls_with_binary_headers_are_answered_in_kind(twin: Twin, flags: int) -> None:
+async def test_pulls_with_binary_headers_get_binary_answers(twin: Twin, flags: int) -> None:
     await twin.feed(binary_send(properties="TAGS\x01größe\x02") * 40)
     twin.transport.written.clear()
 
@@ -249,7 +249,7 @@ async def test_pulls_with_binary_headers_are_answered_in_kind(twin: Twin, flags:
 
 
 @pytest.mark.parametrize("is_watched", [False, True])
-async def test_a_binary_pull_that_waits_is_answered_in_kind_by_whoever_answers_it(
+async def test_a_waiting_binary_pull_is_answered_in_binary_by_every_path(
     twin: Twin, is_watched: bool
 ) -> None:
     assert await served(twin, binary_pull(1, 7)) == 1
@@ -264,7 +264,7 @@ async def test_a_binary_pull_that_waits_is_answered_in_kind_by_whoever_answers_i
     assert found[8].serialize_type == 0
 
 
-async def test_a_binary_pull_that_ends_with_nothing_says_so(twin: Twin) -> None:
+async def test_a_binary_pull_without_a_result_reports_it(twin: Twin) -> None:
     assert (
         await served(twin, binary_pull(1, flags=0) + binary_pull(0, flags=4, expression="T")) == 2
     )
@@ -275,7 +275,7 @@ async def test_a_binary_pull_that_ends_with_nothing_says_so(twin: Twin) -> None:
     ]
 
 
-async def test_binary_answers_that_waited_in_vain_say_so_in_kind(twin: Twin) -> None:
+async def test_unsuccessful_binary_answers_are_also_binary(twin: Twin) -> None:
     with_slave(twin)
     before = twin.parts.store.max_commit_log_offset
     assert await served(twin, binary_send(2) + a_send(3) + binary_send(4)) == 3
@@ -289,7 +289,7 @@ async def test_binary_answers_that_waited_in_vain_say_so_in_kind(twin: Twin) -> 
 
 
 @pytest.mark.parametrize("count", [1, 3])
-async def test_where_a_put_is_is_found_in_answers_of_both_forms(twin: Twin, count: int) -> None:
+async def test_a_puts_offset_is_found_in_answers_of_both_forms(twin: Twin, count: int) -> None:
     fields = send_frames.fields_of(TOPIC, 0, "", is_batch=True)
     body = send_frames.batch_item(b"x", b"") * count
     log = twin.parts.store
@@ -327,7 +327,7 @@ async def test_a_oneway_batch_is_stored_and_not_answered(twin: Twin) -> None:
     assert twin.parts.store.max_offset_in_queue(TOPIC, 0) == 4
 
 
-async def test_an_answer_or_an_unknown_flag_is_no_send(twin: Twin) -> None:
+async def test_an_answer_or_an_unknown_flag_is_not_a_send(twin: Twin) -> None:
     assert await served(twin, a_flagged(1) + a_flagged(3) + a_flagged(4)) == 0
 
 
@@ -342,7 +342,7 @@ def a_flagged(flag: int) -> bytes:
     return send_frames.send(send_frames.fields_of(TOPIC, 0, ""), b"", 1, flag=flag)
 
 
-async def test_where_puts_wait_a_oneway_send_is_left_to_python(twin: Twin) -> None:
+async def test_a_oneway_send_is_left_to_python_while_puts_wait(twin: Twin) -> None:
     with_slave(twin)
 
     assert await served(twin, binary_send(flag=send_frames.ONEWAY)) == 0
@@ -351,22 +351,20 @@ async def test_where_puts_wait_a_oneway_send_is_left_to_python(twin: Twin) -> No
 
 
 @pytest.mark.parametrize("code", [310, 320])
-async def test_fields_that_newer_clients_add_to_sends_are_passed_over(
-    twin: Twin, code: int
-) -> None:
+async def test_fields_that_newer_clients_add_to_sends_are_ignored(twin: Twin, code: int) -> None:
     fields = {"lo": "false", **send_frames.fields_of(TOPIC, 0, UNIQ), "ns": "größe", "Z": "z"}
     body = send_frames.batch_item(b"x", b"") if code == 320 else b"x"
 
     assert await served(twin, send_frames.send(fields, body, 1, code=code)) == 1
 
 
-async def test_a_short_field_that_comes_twice_is_left_to_python(twin: Twin) -> None:
+async def test_a_repeated_short_field_is_left_to_python(twin: Twin) -> None:
     data = a_send().replace(b'"a":"group"', b'"b":"Wrong"')
 
     assert await served(twin, data) == 0
 
 
-async def test_guarded_batches_are_put_by_the_turn_record_by_record() -> None:
+async def test_guarded_batches_are_stored_by_the_turn_record_by_record() -> None:
     async for twin in a_twin(enabledAppendPropCRC="true"):
         await twin.feed(a_send(properties="UNIQ_KEY\x01A\x02"))
         own = ("", "TAGS\x01größe", "UNIQ_KEY\x01A\x02", "k\x01v\x02KEYS\x01a b\x02")
@@ -391,7 +389,7 @@ async def test_guarded_batches_are_put_by_the_turn_record_by_record() -> None:
 
 
 @pytest.mark.parametrize("own", ["__CRC32#\x010123456789\x02", ""])
-async def test_a_batch_that_brings_a_checksum_is_left_to_python(own: str) -> None:
+async def test_a_batch_with_a_checksum_of_its_own_is_left_to_python(own: str) -> None:
     async for twin in a_twin(enabledAppendPropCRC="true"):
         await twin.feed(a_send())
         body = send_frames.batch_item(b"x", b"") + send_frames.batch_item(b"x", own.encode())
@@ -403,7 +401,7 @@ async def test_a_batch_that_brings_a_checksum_is_left_to_python(own: str) -> Non
         assert twin.parts.store.max_offset_in_queue(TOPIC, 0) == 3
 
 
-async def test_binary_requests_that_are_left_are_counted_by_their_reason(twin: Twin) -> None:
+async def test_skipped_binary_requests_are_counted_by_reason(twin: Twin) -> None:
     turn = twin.wire.plain_requests
     assert turn is not None
     before = turn.fallbacks

@@ -39,7 +39,7 @@ def a_pull(queue_offset: int = 0, opaque: int = 1, *, flags: int = 2, **more: An
 
 
 @compiled
-async def test_guarded_records_are_put_and_pulled_by_the_turn(rng: random.Random) -> None:
+async def test_guarded_records_are_stored_and_pulled_by_the_turn(rng: random.Random) -> None:
     async for twin in a_twin(enabledAppendPropCRC="true"):
         await twin.feed(a_send(properties="UNIQ_KEY\x01A\x02"))
         texts = ("", "TAGS\x01größe", "UNIQ_KEY\x01A\x02WAIT\x01true\x02")
@@ -61,7 +61,7 @@ async def test_guarded_records_are_put_and_pulled_by_the_turn(rng: random.Random
 @compiled
 @pytest.mark.parametrize("client", ["JAVA", "GO", "PYTHON"])
 @pytest.mark.parametrize("flags", [0, 2, 4, 6])
-async def test_what_clients_pull_is_served_by_the_compiled_turn(
+async def test_client_pulls_are_served_by_the_compiled_turn(
     twin: Twin, client: str, flags: int
 ) -> None:
     await twin.feed(a_send(properties="TAGS\x01größe\x02") * 40)
@@ -77,7 +77,7 @@ async def test_what_clients_pull_is_served_by_the_compiled_turn(
 
 
 @compiled
-async def test_pulls_and_sends_of_one_stream_are_served_in_their_order(twin: Twin) -> None:
+async def test_pulls_and_sends_of_one_stream_are_served_in_order(twin: Twin) -> None:
     await twin.feed(a_send())
     frames = [a_send(1), a_pull(1, 2), a_send(3), a_send(4), a_pull(2, 5), a_pull(3, 6)]
     twin.transport.written.clear()
@@ -91,7 +91,7 @@ async def test_pulls_and_sends_of_one_stream_are_served_in_their_order(twin: Twi
 
 
 @compiled
-async def test_a_pull_across_files_of_the_log_is_served_whole() -> None:
+async def test_a_pull_across_log_files_is_served_whole() -> None:
     async for twin in a_twin(mappedFileSizeCommitLog=1 << 16):
         for _ in range(60):
             await twin.feed(a_send(body=bytes(4000)))
@@ -109,7 +109,7 @@ def ending_of_a_record() -> bytes:
 
 
 @compiled
-async def test_a_reader_whose_counters_were_dropped_is_counted_from_nothing(twin: Twin) -> None:
+async def test_a_reader_with_dropped_counters_is_counted_from_zero(twin: Twin) -> None:
     await twin.feed(a_send() * 3)
     stats = twin.parts.stats
     assert await served(twin, a_pull() * 2) == 2
@@ -127,7 +127,7 @@ async def test_a_reader_whose_counters_were_dropped_is_counted_from_nothing(twin
 
 
 @compiled
-async def test_the_first_commit_of_a_queue_is_pythons_and_all_others_the_turns(twin: Twin) -> None:
+async def test_a_queues_first_commit_is_pythons_and_all_others_the_turns(twin: Twin) -> None:
     await twin.feed(a_send() * 9)
 
     assert await served(twin, a_pull(flags=1, commit=1)) == 0
@@ -137,7 +137,7 @@ async def test_the_first_commit_of_a_queue_is_pythons_and_all_others_the_turns(t
 
 
 @compiled
-async def test_a_pull_outside_of_its_queue_not_read_at_once_or_damaged_is_left_to_python(
+async def test_a_pull_outside_its_queue_not_readable_immediately_or_damaged_is_left_to_python(
     twin: Twin,
 ) -> None:
     await twin.feed(a_send() * 9)
@@ -158,7 +158,7 @@ async def test_a_pull_outside_of_its_queue_not_read_at_once_or_damaged_is_left_t
 
 
 @compiled
-async def test_a_record_that_is_not_where_its_unit_says_is_left_to_python(twin: Twin) -> None:
+async def test_a_record_away_from_its_units_offset_is_left_to_python(twin: Twin) -> None:
     await twin.feed(a_send() * 9)
     units = twin.parts.store.files.queues.table[TOPIC][0].buffer
     before = bytes(units[20:40])
@@ -172,7 +172,7 @@ async def test_a_record_that_is_not_where_its_unit_says_is_left_to_python(twin: 
 
 
 @compiled
-async def test_limits_of_pulls_rights_and_watchers_are_in_force_at_once(twin: Twin) -> None:
+async def test_limits_of_pulls_permissions_and_watchers_apply_immediately(twin: Twin) -> None:
     await twin.feed(a_send() * 40)
     change(twin, "maxTransferCountOnMessageInMemory", "5")
 
@@ -223,7 +223,7 @@ def is_in(sample: int, key: str) -> bool:
 
 
 @compiled
-async def test_of_a_sample_each_message_is_told_at_all_stages_and_no_pull_is_left_to_python(
+async def test_each_sampled_message_is_reported_at_all_stages_and_no_pull_is_left_to_python(
     twin: Twin,
 ) -> None:
     before = keyed(0, 40)
@@ -246,7 +246,7 @@ async def test_of_a_sample_each_message_is_told_at_all_stages_and_no_pull_is_lef
 
 
 @compiled
-async def test_of_a_sample_of_more_messages_than_the_turn_notes_none_is_missed(twin: Twin) -> None:
+async def test_a_sample_of_more_messages_than_the_turn_notes_misses_none(twin: Twin) -> None:
     events = a_watch(twin, sample=2, stages=["delivered"])
     sends = keyed(0, 1_200)
     for begin in range(0, len(sends), 100):
@@ -275,7 +275,7 @@ async def test_of_a_sample_of_more_messages_than_the_turn_notes_none_is_missed(t
         {"min_latency_us": {"stored": 5}},
     ],
 )
-async def test_a_watch_that_no_pull_can_match_is_told_nothing_and_costs_no_event(
+async def test_a_watch_that_no_pull_can_match_gets_nothing_and_costs_no_event(
     twin: Twin, wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await twin.feed(a_send(properties="UNIQ_KEY\x01A\x02") * 9)
@@ -290,7 +290,7 @@ async def test_a_watch_that_no_pull_can_match_is_told_nothing_and_costs_no_event
 
 
 @compiled
-async def test_who_watches_everything_is_told_of_pulls_that_wake_deliver_and_pass_over(
+async def test_a_full_watch_reports_pulls_that_wake_deliver_and_skip(
     twin: Twin,
 ) -> None:
     await twin.feed(a_send(properties="UNIQ_KEY\x01A\x02"))
@@ -307,7 +307,7 @@ async def test_who_watches_everything_is_told_of_pulls_that_wake_deliver_and_pas
 
 
 @compiled
-async def test_what_cannot_be_told_does_not_keep_a_pull_from_its_answer(
+async def test_a_failed_notification_does_not_keep_a_pull_from_its_answer(
     twin: Twin, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     await twin.feed(a_send() * 3)
@@ -322,7 +322,7 @@ async def test_what_cannot_be_told_does_not_keep_a_pull_from_its_answer(
 
 
 @compiled
-async def test_spans_of_the_recorder_go_on_whoever_serves_the_pulls(twin: Twin) -> None:
+async def test_the_recorders_spans_continue_whatever_code_serves_the_pulls(twin: Twin) -> None:
     await twin.feed(a_send() * 40)
     recorder, group = twin.parts.tracer.recorder, pull_frames.SUBSCRIBED
     await served(twin, a_pull(0, flags=1, commit=0, most=4))
@@ -351,7 +351,7 @@ async def test_spans_of_the_recorder_go_on_whoever_serves_the_pulls(twin: Twin) 
 
 
 @compiled
-async def test_whatever_replaces_the_handler_of_pulls_is_asked(twin: Twin) -> None:
+async def test_any_replacement_of_the_pull_handler_is_used(twin: Twin) -> None:
     await twin.feed(a_send())
     asked = []
 

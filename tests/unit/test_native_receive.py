@@ -96,7 +96,7 @@ def answer_without_socket(twin: Twin, frame: bytes) -> bytes:
     return bytes(twin.transport.written)
 
 
-async def test_answers_go_to_the_socket_where_the_transport_holds_nothing_back(
+async def test_answers_go_to_the_socket_if_the_transport_holds_no_data(
     twin: Twin, connect: Connect
 ) -> None:
     pulled = answer_without_socket(twin, a_pull(most=1))
@@ -117,7 +117,7 @@ async def test_answers_go_to_the_socket_where_the_transport_holds_nothing_back(
 
 
 @pytest.mark.parametrize("filled", [0, 1, 100, 5000])
-async def test_what_a_socket_does_not_take_of_a_pull_the_transport_is_given(
+async def test_the_transport_gets_the_rest_of_a_pull_that_a_socket_rejects(
     twin: Twin, connect: Connect, filled: int
 ) -> None:
     pulled = answer_without_socket(twin, a_pull())
@@ -131,7 +131,7 @@ async def test_what_a_socket_does_not_take_of_a_pull_the_transport_is_given(
     assert taken + transport.written == pulled
 
 
-async def test_what_a_full_socket_does_not_take_the_transport_is_given(
+async def test_the_transport_gets_the_data_that_a_full_socket_rejects(
     twin: Twin, connect: Connect
 ) -> None:
     pulled = answer_without_socket(twin, a_pull(most=1))
@@ -147,7 +147,7 @@ async def test_what_a_full_socket_does_not_take_the_transport_is_given(
     assert b'"opaque":5' in transport.written[len(pulled) :]
 
 
-async def test_what_a_socket_does_not_take_of_many_answers_the_transport_is_given(
+async def test_the_transport_gets_the_rest_of_many_answers_that_a_socket_rejects(
     twin: Twin,
     connect: Connect,
 ) -> None:
@@ -165,7 +165,9 @@ async def test_what_a_socket_does_not_take_of_many_answers_the_transport_is_give
     )
 
 
-async def test_of_an_error_the_transport_hears_when_it_writes(twin: Twin, connect: Connect) -> None:
+async def test_the_transport_learns_about_an_error_when_it_writes(
+    twin: Twin, connect: Connect
+) -> None:
     pulled = answer_without_socket(twin, a_pull())
     transport = connect()
     transport.peer.close()
@@ -175,7 +177,7 @@ async def test_of_an_error_the_transport_hears_when_it_writes(twin: Twin, connec
     assert transport.written == pulled
 
 
-async def test_nothing_goes_round_a_transport_that_encrypts(twin: Twin, connect: Connect) -> None:
+async def test_no_data_bypasses_an_encrypting_transport(twin: Twin, connect: Connect) -> None:
     pulled = answer_without_socket(twin, a_pull())
     transport = connect(sslcontext=object())
 
@@ -184,9 +186,7 @@ async def test_nothing_goes_round_a_transport_that_encrypts(twin: Twin, connect:
     assert (transport.received(), bytes(transport.written)) == (b"", pulled)
 
 
-async def test_an_answer_stays_behind_what_the_connection_has_to_send(
-    twin: Twin, connect: Connect
-) -> None:
+async def test_an_answer_follows_the_connections_pending_data(twin: Twin, connect: Connect) -> None:
     transport = connect()
     twin.connection.send(b"first")
 
@@ -202,7 +202,7 @@ def waiting_pull() -> bytes:
 
 
 @pytest.mark.parametrize("filled", [0, 1, 100, 5000])
-async def test_what_a_socket_does_not_take_of_a_pull_that_waited_the_transport_is_given(
+async def test_the_transport_gets_the_rest_of_a_waiting_pull_that_a_socket_rejects(
     twin: Twin, connect: Connect, filled: int
 ) -> None:
     transport = connect()
@@ -223,7 +223,7 @@ async def test_what_a_socket_does_not_take_of_a_pull_that_waited_the_transport_i
 
 
 @pytest.mark.parametrize("held_back", [b"", b"held back"])
-async def test_a_pull_that_waited_is_answered_behind_what_the_transport_holds_back(
+async def test_a_waiting_pull_is_answered_after_the_data_held_by_the_transport(
     twin: Twin, connect: Connect, held_back: bytes
 ) -> None:
     transport = connect()
@@ -237,7 +237,7 @@ async def test_a_pull_that_waited_is_answered_behind_what_the_transport_holds_ba
     assert (BODY in taken, BODY in transport.written) == (not held_back, bool(held_back))
 
 
-async def test_a_pull_that_waited_of_a_connection_that_ended_is_not_answered(
+async def test_a_waiting_pull_of_an_ended_connection_is_not_answered(
     twin: Twin, connect: Connect
 ) -> None:
     transport = connect()
@@ -250,7 +250,7 @@ async def test_a_pull_that_waited_of_a_connection_that_ended_is_not_answered(
     assert (transport.received(), bytes(transport.written)) == (b"", b"")
 
 
-async def test_a_connection_that_ended_sends_nothing(twin: Twin, connect: Connect) -> None:
+async def test_an_ended_connection_sends_nothing(twin: Twin, connect: Connect) -> None:
     transport = connect()
     twin.protocol.connection_lost(None)
 
@@ -259,7 +259,7 @@ async def test_a_connection_that_ended_sends_nothing(twin: Twin, connect: Connec
     assert (transport.received(), bytes(transport.written)) == (b"", b"")
 
 
-async def test_turns_are_timed_by_whoever_the_wire_says(twin: Twin) -> None:
+async def test_the_wires_scheduler_times_turns(twin: Twin) -> None:
     before = sum(twin.parts.stats.put_latency.counts)
     twin.receive(a_send() * 3)
     assert sum(twin.parts.stats.put_latency.counts) == before + 3

@@ -65,7 +65,7 @@ async def left_for(twin: Twin, data: bytes) -> str:
     return reason
 
 
-async def test_a_half_message_and_its_commit_are_taken(twin: Twin) -> None:
+async def test_a_half_message_and_its_commit_are_accepted(twin: Twin) -> None:
     store = twin.parts.store
     assert await served(twin, a_half("WAIT\x01true\x02TAGS\x01TagA")) == 1
     assert await served(twin, an_end(undecided(twin))) == 1
@@ -75,7 +75,7 @@ async def test_a_half_message_and_its_commit_are_taken(twin: Twin) -> None:
     assert store.max_offset_in_queue("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0) == 2
 
 
-async def test_an_end_and_the_next_half_message_that_come_together_are_taken(twin: Twin) -> None:
+async def test_an_end_and_the_next_half_message_in_one_read_are_both_processed(twin: Twin) -> None:
     await twin.feed(a_half())
     assert await served(twin, an_end(undecided(twin)) + a_half()) == 2
     assert len(twin.parts.transactions.pending) == 1
@@ -97,24 +97,24 @@ async def test_other_outcomes_are_left_to_python(twin: Twin, outcome: int) -> No
     assert await left_for(twin, an_end(undecided(twin), outcome)) == "transaction"
 
 
-async def test_an_end_that_wants_an_answer_is_left_to_python(twin: Twin) -> None:
+async def test_an_end_that_needs_an_answer_is_left_to_python(twin: Twin) -> None:
     await twin.feed(a_half())
     assert await left_for(twin, an_end(undecided(twin), flag=0)) == "header"
 
 
-async def test_what_somebody_watches_is_left_to_python(twin: Twin) -> None:
+async def test_watched_messages_are_left_to_python(twin: Twin) -> None:
     twin.parts.tracer.watch("watcher", TraceWatch(stages=["withheld"]), Watcher(lambda _: True))
     assert await left_for(twin, a_half()) == "watched"
     assert await left_for(twin, an_end(undecided(twin))) == "watched"
 
 
-async def test_a_commit_that_has_to_wait_is_left_to_python(twin: Twin) -> None:
+async def test_a_commit_that_must_wait_is_left_to_python(twin: Twin) -> None:
     with_slave(twin)
     await twin.feed(a_half())
     assert await left_for(twin, an_end(undecided(twin))) == "acknowledgement"
 
 
-async def test_half_messages_that_are_switched_off_are_refused(twin: Twin) -> None:
+async def test_disabled_half_messages_are_rejected(twin: Twin) -> None:
     change(twin, "rejectTransactionMessage", "true")
     assert await left_for(twin, a_half()) == "property"
     assert not twin.parts.transactions.pending
@@ -123,7 +123,7 @@ async def test_half_messages_that_are_switched_off_are_refused(twin: Twin) -> No
     assert await served(twin, a_half()) == 1
 
 
-async def test_ends_are_left_to_python_where_an_account_is_asked(
+async def test_ends_are_left_to_python_if_an_account_is_needed(
     twin: Twin,
 ) -> None:
     gate: Any = object()

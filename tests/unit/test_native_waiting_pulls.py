@@ -63,7 +63,7 @@ async def test_a_pull_at_the_end_waits_for_the_next_message_and_is_answered_once
 
 
 @pytest.mark.parametrize(("queue_id", "name"), [(0, b"OFFSET_OVERFLOW_ONE"), (3, b"NO_MESSAGE")])
-async def test_at_its_deadline_a_pull_is_answered_with_nothing(
+async def test_a_pull_without_messages_is_answered_at_its_deadline(
     twin: Twin, queue_id: int, name: bytes
 ) -> None:
     offset = 0 if queue_id else 3
@@ -80,13 +80,13 @@ async def test_at_its_deadline_a_pull_is_answered_with_nothing(
     assert name in answer
 
 
-async def test_a_pull_that_may_not_wait_is_answered_at_once(twin: Twin) -> None:
+async def test_a_pull_that_must_not_wait_is_answered_immediately(twin: Twin) -> None:
     assert await served(twin, a_pull(flags=0) + a_pull(suspendTimeoutMillis="0")) == 2
 
     assert [answer.startswith(b'{"code":19,', 8) for answer in answers(twin)] == [True, True]
 
 
-async def test_a_pull_whose_tags_nobody_sent_comes_back_at_once_or_waits_on(twin: Twin) -> None:
+async def test_a_pull_with_unmatched_tags_returns_immediately_or_keeps_waiting(twin: Twin) -> None:
     assert await served(twin, a_pull(0, flags=6, subscription="TagB")) == 1
     (answer,) = answers(twin)
     assert answer.startswith(b'{"code":20,', 8)
@@ -102,7 +102,7 @@ async def test_a_pull_whose_tags_nobody_sent_comes_back_at_once_or_waits_on(twin
     assert b'"nextBeginOffset":"5"' in answer
 
 
-async def test_what_watches_later_is_told_by_python(twin: Twin) -> None:
+async def test_later_watchers_are_notified_by_python(twin: Twin) -> None:
     assert await served(twin, a_pull()) == 1
     twin.parts.tracer.watch("c", TraceWatch(topic=TOPIC), Watcher(lambda _: True))
 
@@ -123,7 +123,7 @@ async def test_a_lost_connection_leaves_no_waiting_pull(twin: Twin) -> None:
     assert answers(twin) == []
 
 
-async def test_keys_of_waiting_are_in_force_at_once(twin: Twin) -> None:
+async def test_keys_for_waiting_apply_immediately(twin: Twin) -> None:
     change(twin, "longPollingEnable", "false")
     assert await served(twin, a_pull()) == 1
 
@@ -134,13 +134,13 @@ async def test_keys_of_waiting_are_in_force_at_once(twin: Twin) -> None:
     assert answer.startswith(b'{"code":19,', 8)
 
 
-async def test_a_long_request_does_not_wait_and_is_pythons(twin: Twin) -> None:
+async def test_a_long_request_does_not_wait_and_is_left_to_python(twin: Twin) -> None:
     assert await served(twin, a_pull(x="x" * 9_000)) == 0
 
     assert len(answers(twin)) == 1
 
 
-async def test_what_is_left_to_python_is_counted_by_its_reason(twin: Twin) -> None:
+async def test_frames_left_to_python_are_counted_by_their_reason(twin: Twin) -> None:
     turn = twin.wire.plain_requests
     assert turn is not None
     before = turn.fallbacks

@@ -23,7 +23,7 @@ async def test_shutdown_ends_all_tasks() -> None:
     assert task.cancelled()
 
 
-async def test_a_task_that_dies_is_logged(caplog) -> None:
+async def test_a_dying_task_is_logged(caplog) -> None:
     service = Service()
 
     with caplog.at_level(logging.ERROR):
@@ -43,7 +43,7 @@ async def _die() -> None:
     raise RuntimeError("of a bug")
 
 
-async def test_shutdown_ends_tasks_in_the_order_of_their_start() -> None:
+async def test_shutdown_ends_tasks_in_start_order() -> None:
     service = Service()
     ended = []
 
@@ -62,7 +62,7 @@ async def test_shutdown_ends_tasks_in_the_order_of_their_start() -> None:
 
 
 @pytest.mark.parametrize("lack", [MemoryError(), RuntimeError(NO_THREAD)])
-async def test_what_goes_on_for_ever_begins_anew_after_a_lack_of_memory(
+async def test_an_endless_task_restarts_after_running_out_of_memory(
     lack: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     service, clock = Service(), ManualClock()
@@ -86,7 +86,7 @@ async def test_what_goes_on_for_ever_begins_anew_after_a_lack_of_memory(
     await service.shutdown()
 
 
-async def test_what_goes_on_for_ever_begins_anew_after_a_bug_and_waits_longer_each_time(
+async def test_an_endless_task_restarts_after_a_bug_and_waits_longer_each_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     service, clock = Service(), ManualClock()
@@ -108,7 +108,7 @@ async def test_what_goes_on_for_ever_begins_anew_after_a_bug_and_waits_longer_ea
     await service.shutdown()
 
 
-async def test_a_pause_is_short_again_after_a_long_life(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_pause_is_short_again_after_a_long_run(caplog: pytest.LogCaptureFixture) -> None:
     service, clock = Service(), ManualClock()
     begun: list[float] = []
 

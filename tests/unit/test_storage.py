@@ -40,7 +40,7 @@ def root(storage: Storage, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_missing_file_is_made_only_when_asked_for(storage: Storage, root: Path) -> None:
+def test_a_missing_file_is_created_only_on_request(storage: Storage, root: Path) -> None:
     with pytest.raises(FileNotFoundError):
         storage.open(root / "a")
     storage.open(root / "a", create=True).close()
@@ -60,7 +60,7 @@ def test_a_file_of_full_size_reads_as_zeros(storage: Storage, root: Path) -> Non
     file.close()
 
 
-def test_what_is_mapped_and_written_is_read(storage: Storage, root: Path) -> None:
+def test_data_written_through_a_mapping_is_read(storage: Storage, root: Path) -> None:
     file = storage.open(root / "a", create=True)
     file.set_size(8192)
     buffer = file.map()
@@ -75,7 +75,7 @@ def test_what_is_mapped_and_written_is_read(storage: Storage, root: Path) -> Non
     assert bytes(buffer[100:105]) == b"hello"
 
 
-def test_a_mapping_needs_no_descriptor_and_is_of_the_file(tmp_path: Path) -> None:
+def test_a_mapping_needs_no_descriptor_and_belongs_to_the_file(tmp_path: Path) -> None:
     storage = FileStorage()
     path = tmp_path / "a"
     file = storage.open(path, create=True)
@@ -98,7 +98,7 @@ def test_an_empty_file_cannot_be_mapped(tmp_path: Path) -> None:
     file.close()
 
 
-def test_a_file_that_may_not_be_mapped_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_mapped_is_an_error_that_names_it(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(bytes(4096))
     with path.open("rb") as opened:
@@ -107,7 +107,7 @@ def test_a_file_that_may_not_be_mapped_is_an_error_that_names_it(tmp_path: Path)
             file.map()
 
 
-def test_what_is_in_memory_is_read_without_a_wait_and_only_whole(tmp_path: Path) -> None:
+def test_data_in_memory_is_read_without_a_wait_and_only_whole(tmp_path: Path) -> None:
     file = FileStorage().open(tmp_path / "a", create=True)
     file.set_size(8192)
     mapping = file.map()
@@ -122,7 +122,7 @@ def test_what_is_in_memory_is_read_without_a_wait_and_only_whole(tmp_path: Path)
     assert file.pread_resident(4000, 200) is None
 
 
-def test_the_kernel_says_how_far_a_mapping_is_in_memory(tmp_path: Path) -> None:
+def test_the_kernel_reports_how_much_of_a_mapping_is_in_memory(tmp_path: Path) -> None:
     file = FileStorage().open(tmp_path / "a", create=True)
     file.set_size(4 * PAGESIZE)
     mapping = file.map()
@@ -138,7 +138,7 @@ def test_the_kernel_says_how_far_a_mapping_is_in_memory(tmp_path: Path) -> None:
     file.close()
 
 
-def test_what_is_needed_soon_comes_into_memory_by_itself(tmp_path: Path) -> None:
+def test_data_needed_soon_is_read_into_memory_automatically(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"x" * 64 * PAGESIZE)
     forget(tmp_path)
@@ -152,7 +152,7 @@ def test_what_is_needed_soon_comes_into_memory_by_itself(tmp_path: Path) -> None
     file.will_need(0, PAGESIZE)
 
 
-def test_flushing_a_closed_file_is_nothing(storage: Storage, root: Path) -> None:
+def test_flushing_a_closed_file_does_nothing(storage: Storage, root: Path) -> None:
     file = storage.open(root / "a", create=True)
     file.close()
 
@@ -172,14 +172,14 @@ def test_an_atomic_write_replaces_the_text_and_keeps_the_old_one(
     assert storage.read(root / "missing") is None
 
 
-def test_removing_what_is_missing_is_no_error(storage: Storage, root: Path) -> None:
+def test_removing_a_missing_entry_is_not_an_error(storage: Storage, root: Path) -> None:
     storage.unlink(root / "missing")
     storage.remove_directory(root / "missing")
 
     assert storage.list_directory(root / "missing") == []
 
 
-def test_directories_are_made_with_their_parents(storage: Storage, root: Path) -> None:
+def test_directories_are_created_with_their_parents(storage: Storage, root: Path) -> None:
     storage.make_directory(root / "a" / "b")
     storage.make_directory(root / "a" / "b")
 
@@ -194,7 +194,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
         FileStorage().open(tmp_path / "link", create=True)
 
 
-def test_the_lock_is_one_that_a_java_broker_sees(tmp_path: Path) -> None:
+def test_a_java_broker_respects_the_lock(tmp_path: Path) -> None:
     file = FileStorage().open(tmp_path / "lock", create=True)
     command = [sys.executable, "-c", LOCKED, str(tmp_path / "lock")]
 
@@ -204,7 +204,7 @@ def test_the_lock_is_one_that_a_java_broker_sees(tmp_path: Path) -> None:
     assert subprocess.run(command, capture_output=True, check=True).stdout == b""
 
 
-def test_a_hole_is_no_data(tmp_path: Path) -> None:
+def test_a_hole_is_not_data(tmp_path: Path) -> None:
     file = FileStorage().open(tmp_path / "a", create=True)
     file.set_size(1 << 24)
     file.pwrite(1 << 20, b"x")
@@ -216,7 +216,7 @@ def test_a_hole_is_no_data(tmp_path: Path) -> None:
     file.close()
 
 
-def test_a_power_cut_keeps_what_was_flushed_only() -> None:
+def test_a_power_cut_keeps_only_flushed_data() -> None:
     storage = FaultyStorage()
     root = next(iter(storage.directories))
     for name, flush in (("flushed", True), ("written", False)):
@@ -232,7 +232,7 @@ def test_a_power_cut_keeps_what_was_flushed_only() -> None:
     assert (left.read(root / "written") or b"").strip(b"\0") == b""
 
 
-def test_memory_of_no_file_is_zeros_that_can_be_locked_and_written(storage: Storage) -> None:
+def test_anonymous_memory_is_zeros_that_can_be_locked_and_written(storage: Storage) -> None:
     buffer = storage.buffer(3 * 4096)
     storage.lock_memory(buffer)
 
@@ -243,7 +243,7 @@ def test_memory_of_no_file_is_zeros_that_can_be_locked_and_written(storage: Stor
     assert bytes(buffer[4096:4101]) == b"hello"
 
 
-def test_what_is_written_from_a_buffer_is_seen_in_the_mapping(storage: Storage, root: Path) -> None:
+def test_data_written_from_a_buffer_is_visible_in_the_mapping(storage: Storage, root: Path) -> None:
     file = storage.open(root / "a", create=True)
     file.set_size(8192)
     mapping = file.map()
@@ -256,7 +256,7 @@ def test_what_is_written_from_a_buffer_is_seen_in_the_mapping(storage: Storage, 
     file.close()
 
 
-def test_more_memory_than_may_be_locked_is_an_error(tmp_path: Path) -> None:
+def test_more_memory_than_can_be_locked_is_an_error(tmp_path: Path) -> None:
     # In a separate process, because limits can't be raised again, and don't apply to root.
     code = (
         "import os, resource, sys\n"

@@ -29,13 +29,13 @@ def kept(tmp_path: Path, rules: str, *sent: tuple[str, bytes]) -> list[bytes | N
     return [row[1] for row in lake.rows("commit_log_offset", "body")]
 
 
-def test_bodies_of_topics_with_a_rule_are_kept_and_no_others(tmp_path: Path) -> None:
+def test_only_bodies_of_topics_with_a_rule_are_kept(tmp_path: Path) -> None:
     found = kept(tmp_path, "[bodies.orders]", ("orders", b"\xff\x00one"), ("bills", b"two"))
 
     assert found == [b"\xff\x00one", None]
 
 
-def test_a_pattern_is_masked_wherever_it_stands(tmp_path: Path) -> None:
+def test_a_pattern_is_masked_anywhere(tmp_path: Path) -> None:
     rules = '[bodies.orders]\npatterns = ["[0-9]{16}", "Kim"]'
 
     found = kept(tmp_path, rules, ("orders", "card 1234567812345678 of Kim ☂".encode()))
@@ -43,7 +43,7 @@ def test_a_pattern_is_masked_wherever_it_stands(tmp_path: Path) -> None:
     assert found == ["card *** of *** ☂".encode()]
 
 
-def test_a_pattern_is_masked_in_whatever_escapes_it_is_written(tmp_path: Path) -> None:
+def test_a_pattern_is_masked_in_any_escaping(tmp_path: Path) -> None:
     rules = '[bodies.orders]\npatterns = ["[+]49[0-9]+", "^Kim$"]'
     bodies = [
         rb'{"phone": "\u002B49170", "name": "K\u0069m", "of": "Kim B"}',
@@ -79,7 +79,7 @@ def test_a_field_is_masked_at_any_depth(tmp_path: Path) -> None:
         ('fields = ["x"]', b"[" * 100_000),
     ],
 )
-def test_a_body_that_cannot_be_masked_is_left_out(tmp_path: Path, rule: str, body: bytes) -> None:
+def test_an_unmaskable_body_is_left_out(tmp_path: Path, rule: str, body: bytes) -> None:
     assert kept(tmp_path, f"[bodies.orders]\n{rule}", ("orders", body)) == [None]
 
 
@@ -95,7 +95,7 @@ def test_a_body_that_cannot_be_masked_is_left_out(tmp_path: Path, rule: str, bod
         ("[bodies", "can't be read"),
     ],
 )
-def test_rules_that_are_none_are_refused(tmp_path: Path, text: str, sentence: str) -> None:
+def test_invalid_rules_are_rejected(tmp_path: Path, text: str, sentence: str) -> None:
     file = tmp_path / "bodies.toml"
     file.write_text(text)
 
@@ -103,6 +103,6 @@ def test_rules_that_are_none_are_refused(tmp_path: Path, text: str, sentence: st
         BodyRules.read(file)
 
 
-def test_rules_that_are_not_there_are_refused(tmp_path: Path) -> None:
+def test_missing_rules_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="No such file"):
         BodyRules.read(tmp_path / "bodies.toml")

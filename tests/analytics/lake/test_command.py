@@ -60,7 +60,7 @@ def test_the_commands_of_an_operator(
     assert [table["rows"] for table in found["tables"]] == [20, 0, 0, 0, 20, 2, 20, 0]
 
 
-def test_verify_answers_1_where_lake_and_log_differ(
+def test_verify_exits_with_1_if_lake_and_log_differ(
     environment: dict[str, str],
     builder: StoreBuilder,
     tmp_path: Path,
@@ -94,7 +94,7 @@ def test_verify_answers_1_where_lake_and_log_differ(
         (["run"], {"TREBUCHET_LAKE_BODIES": "/nowhere"}, "can't be read"),
     ],
 )
-def test_a_refusal_is_one_sentence(
+def test_a_rejection_is_reported_in_one_sentence(
     environment: dict[str, str],
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
@@ -110,7 +110,7 @@ def test_a_refusal_is_one_sentence(
 
 
 @pytest.mark.parametrize("arguments", [[], ["bogus"], ["forget"], ["status", "--bogus"]])
-def test_bad_arguments_are_one_sentence(
+def test_invalid_arguments_are_reported_in_one_sentence(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
@@ -127,7 +127,7 @@ def test_each_command_explains_itself(command: str, capsys: pytest.CaptureFixtur
     assert "--lake URI" in capsys.readouterr().out
 
 
-def test_the_process_keeps_the_lake_up_until_it_is_asked_to_end(
+def test_the_process_updates_the_lake_until_it_is_stopped(
     environment: dict[str, str], builder: StoreBuilder, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-m", "analytics.lake", "run"]

@@ -195,7 +195,7 @@ class Simulation:
 
 
 @pytest.mark.parametrize("message_file_bytes", [200_000, 10_000_000])
-def test_three_days_at_580_gb_a_day_leave_few_files_and_no_maintenance_behind(
+def test_three_days_at_580_gb_a_day_leave_few_files_and_no_pending_maintenance(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

@@ -53,7 +53,7 @@ def test_each_table_has_a_description_properties_and_a_comment_for_each_column(l
         assert comments == {name: DESCRIPTIONS[name] for name in table.schema.names}
 
 
-def test_a_commit_says_who_made_it_and_how_many_rows_and_files(lake: Lake) -> None:
+def test_a_commit_records_its_author_rows_and_files(lake: Lake) -> None:
     writes = [one for one in MESSAGES.existing(lake.place).history() if one["operation"] == "WRITE"]
     forgotten, *batches = writes
 

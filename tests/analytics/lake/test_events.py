@@ -87,7 +87,7 @@ def lake_of(builder: StoreBuilder, *, batch_bytes: int = 1 << 26) -> Lake:
 
 
 @pytest.mark.parametrize("batch_bytes", [1, 700, 1 << 26])
-def test_each_event_is_there_once(builder: StoreBuilder, batch_bytes: int) -> None:
+def test_each_event_is_present_once(builder: StoreBuilder, batch_bytes: int) -> None:
     lake = lake_of(builder, batch_bytes=batch_bytes)
 
     lake.take_all()
@@ -97,7 +97,7 @@ def test_each_event_is_there_once(builder: StoreBuilder, batch_bytes: int) -> No
     assert verify(lake.place, lake.source).is_equal
 
 
-def test_a_batch_that_is_done_again_writes_no_event_twice(builder: StoreBuilder) -> None:
+def test_a_repeated_batch_writes_no_event_twice(builder: StoreBuilder) -> None:
     class KilledError(Exception):
         pass
 
@@ -120,7 +120,7 @@ def test_a_batch_that_is_done_again_writes_no_event_twice(builder: StoreBuilder)
     assert verify(lake.place, lake.source).is_equal
 
 
-def test_a_rebuild_brings_the_events_of_the_new_log(builder: StoreBuilder) -> None:
+def test_a_rebuild_adds_the_events_of_the_new_log(builder: StoreBuilder) -> None:
     lake = lake_of(builder)
     lake.take_all()
     other = StoreBuilder(builder.root)
@@ -137,7 +137,7 @@ def test_a_rebuild_brings_the_events_of_the_new_log(builder: StoreBuilder) -> No
     assert verify(lake.place, lake.source).is_equal
 
 
-def test_verify_finds_events_that_are_missing(builder: StoreBuilder) -> None:
+def test_verify_finds_missing_events(builder: StoreBuilder) -> None:
     lake = lake_of(builder)
     lake.take_all()
     (file,) = stored_files_of(EVENTS.existing(lake.place))
@@ -149,7 +149,7 @@ def test_verify_finds_events_that_are_missing(builder: StoreBuilder) -> None:
     assert not found.is_equal
 
 
-def test_days_end_as_one_file_and_are_dropped_with_their_messages(builder: StoreBuilder) -> None:
+def test_past_days_are_one_file_and_are_dropped_with_their_messages(builder: StoreBuilder) -> None:
     put_events(builder, START_MS + 5 * DAY_MS)
     lake = lake_of(builder, batch_bytes=700)
     lake.take_all()
@@ -165,7 +165,7 @@ def test_days_end_as_one_file_and_are_dropped_with_their_messages(builder: Store
 
 
 @pytest.mark.parametrize("key", ["k1", "U1"])
-def test_a_forgotten_key_is_in_no_event_and_does_not_come_back(
+def test_an_erased_key_is_in_no_event_and_does_not_come_back(
     builder: StoreBuilder, key: str
 ) -> None:
     lake = lake_of(builder)

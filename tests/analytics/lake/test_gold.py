@@ -77,7 +77,7 @@ def files_a_day(lake: Lake, gold: GoldTable) -> Counter[int]:
     return Counter((file.day - FIRST_DAY).days for file in files)
 
 
-def test_traffic_and_keys_are_those_of_the_messages(builder: StoreBuilder) -> None:
+def test_traffic_and_keys_match_the_messages(builder: StoreBuilder) -> None:
     put_days(builder, range(3))
     lake = lake_of(builder, batch_bytes=3000)
     while lake.ingest.batch() is not None:
@@ -88,7 +88,7 @@ def test_traffic_and_keys_are_those_of_the_messages(builder: StoreBuilder) -> No
     assert differences(lake.place, MESSAGES.existing(lake.place), ArrowWriter()) == []
 
 
-def test_a_latency_is_in_the_bucket_that_bounds_it(builder: StoreBuilder) -> None:
+def test_a_latency_is_in_its_bucket(builder: StoreBuilder) -> None:
     latencies = [0, 1, 31, 32, 33, 1000, 123_456, 86_400_000, -5]
     for each in latencies:
         builder.put(store_timestamp=START_MS, born_timestamp=START_MS - each)
@@ -109,7 +109,7 @@ def test_a_latency_is_in_the_bucket_that_bounds_it(builder: StoreBuilder) -> Non
     assert all(row[3] <= row[0] <= max(row[3] * 17 / 16, 31) for row in rows[1:])
 
 
-def test_bringing_up_what_is_up_commits_nothing(builder: StoreBuilder) -> None:
+def test_updating_an_up_to_date_lake_commits_nothing(builder: StoreBuilder) -> None:
     put_days(builder, [0])
     lake = lake_of(builder)
     lake.take_all()
@@ -143,7 +143,7 @@ def test_the_small_files_of_a_day_become_one_while_the_day_is_open(
     assert differences(lake.place, MESSAGES.existing(lake.place), ArrowWriter()) == []
 
 
-def test_when_the_log_of_bronze_is_cleaned_each_day_is_counted_anew(
+def test_each_day_is_recounted_after_bronze_cleaned_its_log(
     builder: StoreBuilder,
 ) -> None:
     put_days(builder, [0])
@@ -163,7 +163,7 @@ def test_when_the_log_of_bronze_is_cleaned_each_day_is_counted_anew(
     assert keys_in(lake) == keys_of(builder.stored)
 
 
-def test_after_a_rebuild_gold_says_what_the_new_log_says(builder: StoreBuilder) -> None:
+def test_after_a_rebuild_gold_matches_the_new_log(builder: StoreBuilder) -> None:
     put_days(builder, range(2))
     lake = lake_of(builder, batch_bytes=3000)
     lake.take_all()
@@ -180,7 +180,7 @@ def test_after_a_rebuild_gold_says_what_the_new_log_says(builder: StoreBuilder) 
     assert lake.traffic() == traffic_of(other.stored)
 
 
-def test_days_that_bronze_dropped_stay_in_gold_and_count_once(builder: StoreBuilder) -> None:
+def test_days_dropped_by_bronze_stay_in_gold_and_count_once(builder: StoreBuilder) -> None:
     put_days(builder, range(4))
     lake = lake_of(builder, batch_bytes=3000)
     lake.take_all()
@@ -198,7 +198,7 @@ def test_days_that_bronze_dropped_stay_in_gold_and_count_once(builder: StoreBuil
     assert keys_in(lake) == keys_of(builder.stored)
 
 
-def test_days_that_bronze_dropped_are_not_counted_again_from_a_log_that_diverged(
+def test_days_dropped_by_bronze_are_not_recounted_from_a_diverged_log(
     builder: StoreBuilder,
 ) -> None:
     put_days(builder, range(4))
@@ -226,7 +226,7 @@ def test_days_that_bronze_dropped_are_not_counted_again_from_a_log_that_diverged
     assert lake.offsets() == [one.commit_log_offset for one in builder.stored]
 
 
-def test_a_forgotten_key_is_in_no_row_and_no_file_of_gold(builder: StoreBuilder) -> None:
+def test_an_erased_key_is_in_no_row_or_file_of_gold(builder: StoreBuilder) -> None:
     put_days(builder, range(4))
     for day in (1, 4):
         builder.put(
@@ -250,7 +250,7 @@ def test_a_forgotten_key_is_in_no_row_and_no_file_of_gold(builder: StoreBuilder)
     assert forget(lake.place, "most-secret-key") == 0
 
 
-def test_a_day_that_ended_is_one_file_of_the_most_frequent_keys(builder: StoreBuilder) -> None:
+def test_a_past_day_is_one_file_of_the_most_frequent_keys(builder: StoreBuilder) -> None:
     for number in range(KEYS_A_TOPIC + 100):
         key = b"KEYS\x01often often" if number % 100 == 0 else b"KEYS\x01k%04d" % number
         builder.put(properties=key, store_timestamp=START_MS + number)
@@ -281,7 +281,7 @@ def test_gold_is_kept_for_400_days(builder: StoreBuilder) -> None:
     assert files_a_day(lake, KEYS) == {2: 1}
 
 
-def test_verify_finds_gold_that_differs_and_a_rebuild_of_gold_mends_it(
+def test_verify_finds_differences_in_gold_and_a_rebuild_repairs_it(
     builder: StoreBuilder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put_days(builder, [0])
@@ -311,7 +311,7 @@ STEPS = st.sampled_from(
 
 @settings(max_examples=4, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(steps=st.lists(STEPS, min_size=6, max_size=14))
-def test_sums_equal_a_recount_after_any_sequence_of_what_can_happen(steps: list[str]) -> None:
+def test_sums_equal_a_recount_after_any_sequence_of_events(steps: list[str]) -> None:
     with TemporaryDirectory() as directory:
         builder = StoreBuilder(Path(directory) / "store")
         lake = lake_of(builder, batch_bytes=1500)

@@ -24,14 +24,14 @@ PATTERNS = ["[0-9]{2}", r"\+49", "^4", "9$", r"\A[a-z]+\z", "(?i)B+", "\u00e9|\U
 
 @settings(max_examples=500, deadline=None)
 @given(TEXTS, st.sampled_from(PATTERNS))
-def test_the_lake_hides_what_pages_hide(text: str, pattern: str) -> None:
+def test_the_lake_hides_the_same_data_as_pages(text: str, pattern: str) -> None:
     assert without_matches(pattern, text) == engine.without_matches(pattern, text)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.none() | TEXTS, max_size=5), st.sampled_from(PATTERNS))
 @example(["\\B"], "(?i)B+")
-def test_many_at_once_are_hidden_as_one_by_one(texts: list[str | None], pattern: str) -> None:
+def test_many_at_once_are_hidden_like_one_by_one(texts: list[str | None], pattern: str) -> None:
     given = pa.array(texts, pa.string())
 
     found = each_without_matches(given, pa.array([pattern] * len(texts), pa.string()))
@@ -43,7 +43,7 @@ def test_many_at_once_are_hidden_as_one_by_one(texts: list[str | None], pattern:
 
 @settings(max_examples=500, deadline=None)
 @given(TEXTS)
-def test_no_escape_is_overlooked_by_the_quick_look(text: str) -> None:
+def test_the_quick_check_misses_no_escape(text: str) -> None:
     if len(readings_of(text)[0]) > 1:
         assert re.search(MAY_BE_ESCAPED, text)
 

@@ -119,7 +119,7 @@ def test_iceberg_has_deltas_rows_files_and_the_logs_offset(lake: Lake) -> None:
     )
 
 
-def test_duckdb_reads_it(lake: Lake) -> None:
+def test_duckdb_can_read_it(lake: Lake) -> None:
     sql = "SELECT {} FROM iceberg_scan('{}') ORDER BY 1, 2"
     messages = table_of(lake, MESSAGES.name).metadata_location
     silver = table_of(lake, "silver.orders").metadata_location
@@ -180,7 +180,7 @@ def test_a_kill_between_the_formats_leaves_iceberg_to_catch_up(
     assert_equal(lake)
 
 
-def test_a_catalogue_that_fails_holds_back_iceberg_alone(
+def test_a_failing_catalogue_only_holds_back_iceberg(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = filled(tmp_path)
@@ -198,7 +198,7 @@ def test_a_catalogue_that_fails_holds_back_iceberg_alone(
     assert_equal(lake)
 
 
-def test_torn_metadata_is_made_anew_from_delta(lake: Lake) -> None:
+def test_torn_metadata_is_rebuilt_from_delta(lake: Lake) -> None:
     torn = table_of(lake, MESSAGES.name).metadata_location
     Path(torn).write_text("{")
 
@@ -213,6 +213,6 @@ def test_following_without_news_commits_nothing(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("text", ["iceberg", "delta,hudi", ","])
-def test_formats_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
+def test_invalid_formats_are_rejected(tmp_path: Path, text: str) -> None:
     with pytest.raises(LakeError, match="must be delta or delta,iceberg"):
         LakePlace.of(str(tmp_path), None, {"TREBUCHET_LAKE_FORMATS": text})

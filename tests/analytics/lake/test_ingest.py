@@ -41,7 +41,7 @@ def lake_of(builder: StoreBuilder, *, batch_bytes: int = 1 << 26) -> Lake:
     return Lake(builder.root.parent / "lake", builder.root, batch_bytes=batch_bytes)
 
 
-def test_each_message_is_in_the_lake_once_with_what_it_says(builder: StoreBuilder) -> None:
+def test_each_message_is_in_the_lake_once_with_its_content(builder: StoreBuilder) -> None:
     properties = b"KEYS\x01k1 k2\x02UNIQ_KEY\x01FD01\x02TAGS\x01paid"
     builder.put_many(200)
     said = builder.put("orders", queue_id=2, properties=properties, reconsume_times=3)
@@ -63,7 +63,7 @@ def test_each_message_is_in_the_lake_once_with_what_it_says(builder: StoreBuilde
     )
 
 
-def test_what_the_broker_keeps_for_itself_stays_out(builder: StoreBuilder) -> None:
+def test_the_brokers_own_entries_are_left_out(builder: StoreBuilder) -> None:
     builder.put("orders")
     for topic in ("RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRACE_TOPIC"):
         builder.put(topic)
@@ -75,7 +75,7 @@ def test_what_the_broker_keeps_for_itself_stays_out(builder: StoreBuilder) -> No
     assert [row[0] for row in lake.rows("topic")] == ["orders"]
 
 
-def test_a_batch_begins_where_the_last_one_ended(builder: StoreBuilder) -> None:
+def test_a_batch_starts_where_the_last_one_ended(builder: StoreBuilder) -> None:
     builder.put_many(300).write()
     lake = lake_of(builder, batch_bytes=6000)
 
@@ -91,7 +91,7 @@ def test_a_batch_begins_where_the_last_one_ended(builder: StoreBuilder) -> None:
     assert lake.ingest.batch() is None
 
 
-def test_what_expired_unread_is_a_gap(builder: StoreBuilder) -> None:
+def test_unread_expired_data_is_a_gap(builder: StoreBuilder) -> None:
     builder.put_many(200).write()
     lake = lake_of(builder)
     taken_to = lake.take_all()[-1].commit_log_to
@@ -162,7 +162,7 @@ def test_other_bytes_before_the_watermark_stop_the_lake(tmp_path: Path) -> None:
         lake.ingest.batch()
 
 
-def test_bytes_that_cannot_be_flushed_are_not_taken(
+def test_unflushable_bytes_are_not_taken(
     builder: StoreBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builder.put_many(10).write()
@@ -181,7 +181,7 @@ def test_bytes_that_cannot_be_flushed_are_not_taken(
     assert lake.offsets() == put_offsets(builder)
 
 
-def test_a_record_half_written_is_not_taken_before_it_is_whole(builder: StoreBuilder) -> None:
+def test_a_half_written_record_is_not_read_before_it_is_whole(builder: StoreBuilder) -> None:
     builder.put_many(10)
     torn = builder.put("orders", body=b"x" * 100)
     builder.overwrite(torn.commit_log_offset + 60, bytes(40))
@@ -200,7 +200,7 @@ def test_a_record_half_written_is_not_taken_before_it_is_whole(builder: StoreBui
     assert lake.gaps() == []
 
 
-def test_a_commit_fails_when_somebody_else_has_committed(builder: StoreBuilder) -> None:
+def test_a_commit_fails_after_a_concurrent_commit(builder: StoreBuilder) -> None:
     builder.put_many(10).write()
     lake = lake_of(builder)
     stale = MESSAGES.open(lake.place)
@@ -218,7 +218,7 @@ def elsewhere(work: Callable[[], object]) -> None:
         others.submit(work).result()
 
 
-def test_a_lake_that_somebody_works_on_is_busy(builder: StoreBuilder) -> None:
+def test_a_lake_in_use_is_busy(builder: StoreBuilder) -> None:
     builder.put_many(1).write()
     lake = lake_of(builder)
 
@@ -251,7 +251,7 @@ def test_brokers_write_their_files_at_the_same_time(builder: StoreBuilder, tmp_p
     assert Counter(row[1] for row in rows) == {"broker-a": 300, "broker-b": 200}
 
 
-def test_a_batch_that_was_written_while_its_content_was_erased_is_written_again(
+def test_a_batch_written_during_the_erasure_of_its_content_is_rewritten(
     builder: StoreBuilder,
 ) -> None:
     builder.put("orders", properties=b"KEYS\x01secret-7")
@@ -274,7 +274,7 @@ def test_a_batch_that_was_written_while_its_content_was_erased_is_written_again(
 
 
 @pytest.mark.parametrize("left", [b"", b'{"commitInfo":{"timest', bytes(300)])
-def test_a_commit_that_a_power_cut_left_half_written_is_done_again(
+def test_a_commit_half_written_before_a_power_cut_is_repeated(
     builder: StoreBuilder, left: bytes
 ) -> None:
     builder.put_many(100).write()
@@ -302,7 +302,7 @@ def test_a_table_without_a_newer_column_gets_it(builder: StoreBuilder) -> None:
     assert {row[0] for row in lake.rows("store_host")} == {"127.0.0.1:10911"}
 
 
-def test_readers_find_rows_by_columns_that_have_no_statistics(builder: StoreBuilder) -> None:
+def test_readers_find_rows_by_columns_without_statistics(builder: StoreBuilder) -> None:
     builder.put_many(20).write()
     lake = lake_of(builder)
     lake.take_all()
@@ -313,7 +313,7 @@ def test_readers_find_rows_by_columns_that_have_no_statistics(builder: StoreBuil
     assert rows.count_rows(filter=pc.field("topic") == "unknown") == 0
 
 
-def test_a_table_that_somebody_else_made_is_refused(builder: StoreBuilder) -> None:
+def test_a_foreign_table_is_rejected(builder: StoreBuilder) -> None:
     builder.put_many(5).write()
     lake = lake_of(builder)
     other = pa.schema([("day", pa.date32()), ("topic", pa.int64())])
@@ -323,7 +323,7 @@ def test_a_table_that_somebody_else_made_is_refused(builder: StoreBuilder) -> No
         lake.ingest.batch()
 
 
-def test_a_message_whose_time_is_no_date_is_a_gap(builder: StoreBuilder) -> None:
+def test_a_message_with_an_invalid_time_is_a_gap(builder: StoreBuilder) -> None:
     wrong = builder.put("orders", store_timestamp=2**62)
     builder.put("orders", store_timestamp=START_MS)
     builder.write()
@@ -335,14 +335,14 @@ def test_a_message_whose_time_is_no_date_is_a_gap(builder: StoreBuilder) -> None
     assert lake.offsets() == [wrong.size]
 
 
-def test_a_store_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_store_is_reported_in_one_sentence(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake", tmp_path / "nowhere")
 
     with pytest.raises(ReportError, match="No store at"):
         lake.ingest.batch()
 
 
-def test_an_empty_store_is_no_batch(tmp_path: Path) -> None:
+def test_an_empty_store_is_not_a_batch(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     lake = Lake(tmp_path / "lake", tmp_path / "store")
 
@@ -350,7 +350,7 @@ def test_an_empty_store_is_no_batch(tmp_path: Path) -> None:
     assert lake.offsets() == []
 
 
-def test_what_is_read_in_small_pieces_is_written_in_large_groups(
+def test_data_read_in_small_pieces_is_written_in_large_groups(
     builder: StoreBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_files, "CHUNK_BYTES", 4096)
@@ -365,7 +365,7 @@ def test_what_is_read_in_small_pieces_is_written_in_large_groups(
     assert all(100 <= count < 150 for count in groups[:-1])
 
 
-def test_what_waits_for_its_group_is_bounded(
+def test_pulls_waiting_for_their_group_are_limited(
     builder: StoreBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_files, "CHUNK_BYTES", 4096)
@@ -387,7 +387,7 @@ def groups_of(lake: Lake) -> list[int]:
     return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
 
 
-def test_looking_at_an_idle_log_takes_milliseconds(builder: StoreBuilder) -> None:
+def test_checking_an_idle_log_takes_milliseconds(builder: StoreBuilder) -> None:
     for number in range(400):
         builder.put(f"topic-{number % 100}", queue_id=number % 4)
     builder.write()
@@ -414,6 +414,6 @@ def test_looking_at_an_idle_log_takes_milliseconds(builder: StoreBuilder) -> Non
         ("s3a://bucket/lake", "--state"),
     ],
 )
-def test_a_place_that_is_none_is_refused(uri: str, sentence: str) -> None:
+def test_an_invalid_place_is_rejected(uri: str, sentence: str) -> None:
     with pytest.raises(LakeError, match=sentence):
         LakePlace.of(uri, None, {})

@@ -116,7 +116,7 @@ def lake(builder: StoreBuilder, tmp_path: Path) -> Lake:
     return Lake(tmp_path / "lake", builder.root)
 
 
-def test_the_reports_that_a_lake_can_make_are_known(lake: Lake) -> None:
+def test_reports_that_a_lake_can_answer_are_known(lake: Lake) -> None:
     of_messages = [name for name, report in REPORTS.items() if not report.samples]
 
     assert {name for name in of_messages if not why_not(lake, name)} == FROM_LAKE
@@ -127,7 +127,7 @@ def test_the_reports_that_a_lake_can_make_are_known(lake: Lake) -> None:
     ("name", "parameters"),
     [*((name, {}) for name in sorted(FROM_LAKE)), ("origins", {"by": "host"})],
 )
-def test_each_report_says_from_the_lake_what_it_says_over_the_log(
+def test_each_report_from_the_lake_equals_the_one_from_the_log(
     running_spark: Spark,
     lake: Lake,
     builder: StoreBuilder,
@@ -156,7 +156,7 @@ def test_each_report_says_from_the_lake_what_it_says_over_the_log(
 
 
 @pytest.mark.spark
-def test_a_topic_and_a_time_narrow_it_and_the_period_before_is_counted(
+def test_a_topic_and_a_time_narrow_it_and_the_previous_period_is_counted(
     running_spark: Spark, lake: Lake, builder: StoreBuilder
 ) -> None:
     middle = FROM_MS + 5 * MINUTE_MS
@@ -188,7 +188,7 @@ def test_a_topic_and_a_time_narrow_it_and_the_period_before_is_counted(
 
 
 @pytest.mark.spark
-def test_what_only_bronze_has_yet_is_counted_once(
+def test_data_only_in_bronze_is_counted_once(
     running_spark: Spark, lake: Lake, builder: StoreBuilder
 ) -> None:
     builder.put("orders", store_timestamp=START_MS + 601_000)
@@ -202,7 +202,7 @@ def test_what_only_bronze_has_yet_is_counted_once(
 
 
 @pytest.mark.spark
-def test_an_erasure_changes_no_number_that_names_nobody_and_the_result_says_so(
+def test_an_erasure_keeps_anonymous_numbers_and_the_result_says_so(
     running_spark: Spark, lake: Lake
 ) -> None:
     numbers = ("traffic", "senders", "origins", "sizes", "latency", "owners", "changes")
@@ -229,7 +229,7 @@ def test_an_erasure_changes_no_number_that_names_nobody_and_the_result_says_so(
 
 
 @pytest.mark.spark
-def test_a_lake_whose_files_cannot_be_read_leaves_the_report_to_the_log(
+def test_a_lake_with_unreadable_files_leaves_the_report_to_the_log(
     running_spark: Spark, lake: Lake
 ) -> None:
     for file in (lake.directory / "gold" / "traffic_minute").rglob("*.parquet"):
@@ -242,7 +242,7 @@ def test_a_lake_whose_files_cannot_be_read_leaves_the_report_to_the_log(
     assert result["engine"]["because"]["text"] == "The lake can't be read: %(reason)s."
 
 
-def test_files_without_messages_of_the_time_are_not_read(tmp_path: Path) -> None:
+def test_files_without_messages_of_the_time_range_are_not_read(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path / "store")
     for number in range(300):
         at = START_MS + DAY_MS * (number // 100) + number
@@ -269,14 +269,14 @@ def test_files_without_messages_of_the_time_are_not_read(tmp_path: Path) -> None
         ("traffic", {"from_ms": None}, "The report covers everything in the log"),
     ],
 )
-def test_what_the_lake_cannot_say_is_read_from_the_log(
+def test_data_missing_in_the_lake_is_read_from_the_log(
     lake: Lake, name: str, changed: dict[str, Any], sentence: str
 ) -> None:
     assert sentence in why_not(lake, name, **changed)
 
 
 @pytest.mark.parametrize("changed", [{"from_ms": FROM_MS + 1}, {"to_ms": TO_MS + 1}])
-def test_a_time_that_is_no_whole_minute_is_not_asked_of_gold(
+def test_a_time_that_is_not_a_whole_minute_is_not_read_from_gold(
     lake: Lake, changed: dict[str, int]
 ) -> None:
     assert input_of(request_of(lake, **changed)).reads == "bronze.messages"
@@ -288,13 +288,13 @@ def test_a_lake_without_messages_is_not_read(tmp_path: Path) -> None:
     assert "no messages yet" in why_not(Lake(tmp_path / "lake", store))
 
 
-def test_a_gap_that_may_be_in_the_time_is_left_to_the_log(lake: Lake) -> None:
+def test_a_possible_gap_in_the_time_is_left_to_the_log(lake: Lake) -> None:
     note_gaps(lake.place, BROKER, [Unread(0, 100, "expired before the lake read it")])
 
     assert "gaps" in why_not(lake)
 
 
-def test_another_log_than_the_lake_knows_is_read_itself(lake: Lake, tmp_path: Path) -> None:
+def test_a_log_unknown_to_the_lake_is_read_directly(lake: Lake, tmp_path: Path) -> None:
     other = StoreBuilder(tmp_path / "other", file_bytes=1 << 21)
     for _ in range(1000):
         other.put("orders", body=b"y" * 1000, properties=b"")
@@ -381,7 +381,7 @@ def test_a_report_of_samples_has_the_numbers_of_the_collectors_files(
 
 
 @pytest.mark.spark
-def test_samples_that_begin_later_are_not_compared_and_all_are_there_without_a_range(
+def test_later_samples_are_not_compared_and_all_are_present_without_a_range(
     running_spark: Spark, hours: Hours
 ) -> None:
     early = of_samples(hours, parameters={"compare": 1}, from_ms=HOUR * HOUR_MS)
@@ -392,12 +392,12 @@ def test_samples_that_begin_later_are_not_compared_and_all_are_there_without_a_r
     assert result["totals"]["arrived"] == str(arrivals)
 
 
-def test_without_a_lake_a_sentence_says_what_to_set(hours: Hours) -> None:
+def test_without_a_lake_the_setting_is_explained(hours: Hours) -> None:
     with pytest.raises(ReportError, match="Remove TREBUCHET_LAKE=false and start deploy/up again"):
         input_of(of_samples(hours, lake=None))
 
 
-def test_a_lake_without_samples_says_when_they_come(tmp_path: Path) -> None:
+def test_a_lake_without_samples_explains_when_they_arrive(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match=r"has no samples yet\. The console's collector writes"):
         input_of(of_samples(Hours(tmp_path)))
 
@@ -405,7 +405,7 @@ def test_a_lake_without_samples_says_when_they_come(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("from_hour", "to_hour"), [(HOUR + 3, HOUR + 4), (HOUR - 2, HOUR), (HOUR + 3, None)]
 )
-def test_a_time_without_samples_names_the_time_that_has_some(
+def test_a_time_without_samples_names_one_with_samples(
     hours: Hours, from_hour: int, to_hour: int | None
 ) -> None:
     to_ms = None if to_hour is None else to_hour * HOUR_MS

@@ -77,7 +77,7 @@ def has_news(lake: Lake) -> bool:
     return False
 
 
-def test_a_job_takes_what_is_new_and_counts_it(lake: Lake, builder: StoreBuilder) -> None:
+def test_a_job_processes_and_counts_new_data(lake: Lake, builder: StoreBuilder) -> None:
     done = jobs_of(lake).ingest(lake.source)
 
     assert (done.rows, done.batches, done.is_all) == (5, 1, True)
@@ -85,7 +85,7 @@ def test_a_job_takes_what_is_new_and_counts_it(lake: Lake, builder: StoreBuilder
     assert lake.traffic() == traffic_of(builder.stored)
 
 
-def test_a_job_whose_time_is_over_leaves_the_rest_to_the_next(
+def test_a_job_that_runs_out_of_time_leaves_the_rest_to_the_next(
     lake: Lake, builder: StoreBuilder
 ) -> None:
     builder.put_many(200).write()
@@ -110,7 +110,7 @@ def test_a_job_ends_although_messages_keep_arriving(lake: Lake, builder: StoreBu
     assert (done.rows, done.batches, done.is_all) == (5, 1, True)
 
 
-def test_a_job_reads_on_after_damage(lake: Lake, builder: StoreBuilder) -> None:
+def test_a_job_continues_after_damage(lake: Lake, builder: StoreBuilder) -> None:
     damaged = builder.put("orders")
     builder.put_many(5)
     builder.overwrite(damaged.commit_log_offset, b"\xff" * 8)
@@ -141,7 +141,7 @@ def test_gold_and_status_follow_each_batch_and_not_the_last(
         assert counted == sum(at < watermark for at in put_offsets(builder))
 
 
-def test_a_status_says_where_lake_and_log_stand(lake: Lake, builder: StoreBuilder) -> None:
+def test_a_status_shows_the_positions_of_lake_and_log(lake: Lake, builder: StoreBuilder) -> None:
     jobs_of(lake).ingest(lake.source)
 
     found = said(lake)
@@ -153,7 +153,7 @@ def test_a_status_says_where_lake_and_log_stand(lake: Lake, builder: StoreBuilde
 
 
 @pytest.mark.parametrize("count", [1, 2 * FILE_BYTES // 130])
-def test_whoever_does_not_know_the_format_sees_what_is_new(
+def test_a_client_that_does_not_know_the_format_sees_new_events(
     lake: Lake, builder: StoreBuilder, count: int
 ) -> None:
     jobs_of(lake).ingest(lake.source)
@@ -165,7 +165,7 @@ def test_whoever_does_not_know_the_format_sees_what_is_new(
     assert (before, news, has_news(lake)) == (False, True, False)
 
 
-def test_a_store_that_nobody_has_written_to_has_no_news_before_its_first_message(
+def test_an_unwritten_store_has_no_news_before_its_first_message(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "store").mkdir()
@@ -177,7 +177,9 @@ def test_a_store_that_nobody_has_written_to_has_no_news_before_its_first_message
     assert (before, has_news(lake)) == (False, True)
 
 
-def test_a_lake_that_stops_says_why_until_it_is_repaired(lake: Lake, builder: StoreBuilder) -> None:
+def test_a_stopped_lake_explains_why_until_it_is_repaired(
+    lake: Lake, builder: StoreBuilder
+) -> None:
     jobs_of(lake).ingest(lake.source)
     other = StoreBuilder(builder.root)
     other.put_many(40, ("other",)).write()
@@ -194,7 +196,7 @@ def test_a_lake_that_stops_says_why_until_it_is_repaired(lake: Lake, builder: St
     assert lake.offsets() == put_offsets(other)
 
 
-def test_a_store_that_is_gone_is_an_error_until_it_is_back(lake: Lake) -> None:
+def test_a_missing_store_is_an_error_until_it_returns(lake: Lake) -> None:
     jobs_of(lake).ingest(lake.source)
     store = lake.source.store
     away = store.rename(store.with_name("away"))
@@ -275,7 +277,7 @@ def test_an_unexpected_error_is_reported_and_the_next_job_succeeds(
     assert lake.offsets() == put_offsets(builder)
 
 
-def test_no_value_of_a_message_keeps_later_messages_out_of_the_lake(
+def test_no_message_value_keeps_later_messages_out_of_the_lake(
     writer: Writer, tmp_path: Path
 ) -> None:
     builder = StoreBuilder(tmp_path / "odd")
@@ -309,7 +311,7 @@ def test_no_value_of_a_message_keeps_later_messages_out_of_the_lake(
     assert levels == [(most,)]
 
 
-def test_a_log_that_cannot_be_read_does_not_hold_back_the_samples(tmp_path: Path) -> None:
+def test_an_unreadable_log_does_not_hold_back_the_samples(tmp_path: Path) -> None:
     hours = Hours(tmp_path)
     hours.write(HOUR, put("orders", m0=5))
     store = hours.lake.source.store

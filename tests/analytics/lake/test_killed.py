@@ -103,7 +103,7 @@ def finish_here(lake: Lake) -> None:
         pytest.param(SPARK, STEPS_OF_SPARK, id=SPARK, marks=pytest.mark.spark),
     ],
 )
-def test_killed_at_every_step_a_worker_leaves_each_message_once(
+def test_a_worker_killed_at_every_step_leaves_each_message_once(
     store: tuple[StoreBuilder, Stored], engine: str, steps: tuple[str, ...]
 ) -> None:
     lake = lake_of(store[0])
@@ -121,7 +121,7 @@ def test_killed_at_every_step_a_worker_leaves_each_message_once(
 
 @pytest.mark.fault
 @pytest.mark.spark
-def test_sparks_java_killed_costs_the_job_and_no_message(
+def test_killing_sparks_java_loses_the_job_but_no_message(
     store: tuple[StoreBuilder, Stored],
 ) -> None:
     lake = lake_of(store[0])
@@ -135,7 +135,7 @@ def test_sparks_java_killed_costs_the_job_and_no_message(
 
 @pytest.mark.fault
 @pytest.mark.spark
-def test_a_python_process_of_spark_killed_costs_the_job_and_no_message(
+def test_a_killed_spark_python_process_loses_the_job_but_no_message(
     running_spark: Spark, tmp_path: Path
 ) -> None:
     builder = StoreBuilder(tmp_path / "store").put_many(MESSAGES)

@@ -54,7 +54,7 @@ def test_the_examples_read_the_lake(tmp_path: Path) -> None:
     assert names["percentile_99"] == [("bills", 29_695), ("orders", 28_671)]
 
 
-def test_the_example_of_rules_is_one(tmp_path: Path) -> None:
+def test_the_example_of_rules_is_valid(tmp_path: Path) -> None:
     (rules,) = blocks("toml")
     file = tmp_path / "bodies.toml"
     file.write_text(rules)
@@ -65,7 +65,7 @@ def test_the_example_of_rules_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", [line for block in blocks("sh") for line in block.splitlines() if line]
 )
-def test_the_commands_are_understood(line: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_are_parsed(line: str, capfd: pytest.CaptureFixture[str]) -> None:
     if line.startswith(BENCH):
         command = [sys.executable, *line.split()[1:], "--help"]
         assert subprocess.run(command, cwd=ROOT).returncode == 0

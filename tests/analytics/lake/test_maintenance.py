@@ -98,7 +98,7 @@ def test_days_beyond_the_retention_are_dropped_whole(lake: Lake) -> None:
     assert lake.ingest.batch() is None
 
 
-def test_files_that_nobody_names_go_after_a_day(lake: Lake) -> None:
+def test_unreferenced_files_are_deleted_after_a_day(lake: Lake) -> None:
     folder = next((lake.directory / "bronze" / "messages").glob("day=*"))
     old, young = folder / "part-old.parquet", folder / "part-young.parquet"
     for path in (old, young):
@@ -114,7 +114,7 @@ def test_files_that_nobody_names_go_after_a_day(lake: Lake) -> None:
     assert lake.offsets() == known
 
 
-def test_a_checkpoint_follows_so_many_commits(tmp_path: Path) -> None:
+def test_a_checkpoint_follows_a_fixed_number_of_commits(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path / "store").put_many(COMMITS_A_CHECKPOINT + 5)
     builder.write()
     lake = Lake(tmp_path / "lake", builder.root, batch_bytes=1)

@@ -98,7 +98,7 @@ def as_spark_prints_it(moment: datetime) -> str:
     return str(moment.replace(tzinfo=None))
 
 
-def test_polars_reads_the_messages(filled: Filled) -> None:
+def test_polars_can_read_the_messages(filled: Filled) -> None:
     frame = pl.scan_delta(filled.at(MESSAGES.name))
 
     rows = frame.sort("commit_log_offset").select(COLUMNS).collect().rows()
@@ -110,7 +110,7 @@ def test_polars_reads_the_messages(filled: Filled) -> None:
     assert one.rows() == [("topic-0", {"KEYS": "k150 all", "UNIQ_KEY": "U150"})]
 
 
-def test_duckdb_reads_the_messages(filled: Filled) -> None:
+def test_duckdb_can_read_the_messages(filled: Filled) -> None:
     files = DeltaTable(filled.at(MESSAGES.name)).file_uris()
     with duckdb.connect(":memory:", config={"threads": 1}) as connection:
         connection.execute("SET timezone = 'UTC'")
@@ -138,7 +138,7 @@ def test_both_read_gold(filled: Filled) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("filled", ["compacted"], indirect=True)
-def test_spark_reads_both_formats_and_appends_to_delta_what_we_read(
+def test_spark_reads_both_formats_and_appends_to_our_delta_tables(
     filled: Filled, tmp_path: Path
 ) -> None:
     script = tmp_path / "script.py"

@@ -27,7 +27,7 @@ def lake_of(builder: StoreBuilder) -> Lake:
     return Lake(builder.root.parent / "lake", builder.root, batch_bytes=6000)
 
 
-def test_after_a_rebuild_the_lake_has_what_the_log_says(builder: StoreBuilder) -> None:
+def test_after_a_rebuild_the_lake_matches_the_log(builder: StoreBuilder) -> None:
     builder.put_many(200).write()
     lake = lake_of(builder)
     lake.take_all()
@@ -46,7 +46,7 @@ def test_after_a_rebuild_the_lake_has_what_the_log_says(builder: StoreBuilder) -
     assert {row[0] for row in lake.rows("topic")} == {"other"}
 
 
-def test_a_rebuild_keeps_what_the_log_has_no_more(builder: StoreBuilder) -> None:
+def test_a_rebuild_keeps_data_that_the_log_no_longer_has(builder: StoreBuilder) -> None:
     builder.put_many(300).write()
     lake = lake_of(builder)
     lake.take_all()
@@ -83,7 +83,7 @@ def test_a_rebuild_does_not_write_a_gap_twice(builder: StoreBuilder) -> None:
     assert lake.gaps() == known
 
 
-def test_a_forgotten_message_is_counted_as_before_and_names_nobody(builder: StoreBuilder) -> None:
+def test_an_erased_message_still_counts_but_names_nobody(builder: StoreBuilder) -> None:
     builder.put_many(100)
     for properties in (
         b"KEYS\x01a secret-7\x02TAGS\x01paid\x02name\x01Ann",
@@ -110,7 +110,7 @@ def test_a_forgotten_message_is_counted_as_before_and_names_nobody(builder: Stor
     assert forget(lake.place, "secret-7") == 0
 
 
-def test_no_file_of_the_lake_holds_what_was_forgotten(builder: StoreBuilder) -> None:
+def test_no_lake_file_contains_erased_data(builder: StoreBuilder) -> None:
     builder.put("orders", properties=b"KEYS\x01most-secret-key\x02note\x01most-secret-note")
     builder.write()
     lake = lake_of(builder)
@@ -124,7 +124,7 @@ def test_no_file_of_the_lake_holds_what_was_forgotten(builder: StoreBuilder) -> 
     assert not any(b"most-secret" in path.read_bytes() for path in there)
 
 
-def test_a_rebuild_does_not_bring_back_what_was_forgotten(builder: StoreBuilder) -> None:
+def test_a_rebuild_does_not_bring_back_erased_data(builder: StoreBuilder) -> None:
     builder.put_many(10)
     builder.put("orders", properties=b"KEYS\x01secret-7")
     builder.write()
@@ -140,16 +140,16 @@ def test_a_rebuild_does_not_bring_back_what_was_forgotten(builder: StoreBuilder)
 
 
 @pytest.mark.parametrize("key", ["", "  "])
-def test_forget_needs_a_key(builder: StoreBuilder, key: str) -> None:
+def test_forgetting_needs_a_key(builder: StoreBuilder, key: str) -> None:
     with pytest.raises(LakeError, match="No key is given"):
         forget(lake_of(builder).place, key)
 
 
-def test_forget_in_a_lake_that_is_not_there_finds_nothing(builder: StoreBuilder) -> None:
+def test_forgetting_in_a_missing_lake_finds_nothing(builder: StoreBuilder) -> None:
     assert forget(lake_of(builder).place, "secret-7") == 0
 
 
-def test_verify_finds_messages_that_are_missing_and_that_are_there_twice(
+def test_verify_finds_missing_and_repeated_messages(
     builder: StoreBuilder,
 ) -> None:
     builder.put_many(200).write()
@@ -178,7 +178,7 @@ def test_verify_needs_a_lake(builder: StoreBuilder) -> None:
         verify(lake.place, lake.source)
 
 
-def test_verify_right_after_a_rebuild_says_what_is_missing(builder: StoreBuilder) -> None:
+def test_verify_right_after_a_rebuild_names_missing_data(builder: StoreBuilder) -> None:
     builder.put_many(20).write()
     lake = lake_of(builder)
     lake.take_all()

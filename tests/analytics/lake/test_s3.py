@@ -105,7 +105,7 @@ def test_a_query_of_a_bucket_is_narrowed_and_masked(server: dict[str, str], tmp_
     assert found == [{"topic": "shop-a", "day": FIRST_DAY + timedelta(days=1), "token": "***"}]
 
 
-def test_of_two_commits_at_once_to_a_bucket_one_is_refused(
+def test_one_of_two_simultaneous_commits_to_a_bucket_is_rejected(
     server: dict[str, str], tmp_path: Path
 ) -> None:
     builder = StoreBuilder(tmp_path / "store").put_many(5)
@@ -119,7 +119,9 @@ def test_of_two_commits_at_once_to_a_bucket_one_is_refused(
         MESSAGES.commit(place, stale, [], states={"bronze-broker-a": 0})
 
 
-def test_a_bucket_that_is_not_there_is_one_sentence(server: dict[str, str], tmp_path: Path) -> None:
+def test_a_missing_bucket_is_reported_in_one_sentence(
+    server: dict[str, str], tmp_path: Path
+) -> None:
     builder = StoreBuilder(tmp_path / "store").put_many(5)
     builder.write()
     place = LakePlace.of("s3://nobodys/lake", tmp_path / "state", server)

@@ -62,7 +62,7 @@ def test_an_hour_becomes_a_row_for_each_figure_and_minute(hours: Hours) -> None:
     ) == [("2026-11-21", "broker", "broker-a", "0", 3, 0.1, True, 9, 60_000)]
 
 
-def test_each_hour_is_taken_once_by_whoever_looks(hours: Hours) -> None:
+def test_each_hour_is_processed_once_by_any_process(hours: Hours) -> None:
     hours.write(HOUR, put("orders", m0=5))
     hours.take()
     hours.write(HOUR + 1, put("orders", m0=7))
@@ -76,7 +76,7 @@ def test_each_hour_is_taken_once_by_whoever_looks(hours: Hours) -> None:
 
 
 @pytest.mark.parametrize("step", ["samples written", "samples committed"])
-def test_an_end_at_any_step_neither_loses_nor_doubles_an_hour(hours: Hours, step: str) -> None:
+def test_an_exit_at_any_step_neither_loses_nor_doubles_an_hour(hours: Hours, step: str) -> None:
     hours.write(HOUR, put("orders", m0=5))
 
     def stop_at(name: str) -> None:
@@ -91,7 +91,7 @@ def test_an_end_at_any_step_neither_loses_nor_doubles_an_hour(hours: Hours, step
     assert hours.rows() == [row(HOUR, 0, "orders", 5)]
 
 
-def test_a_new_lake_takes_many_hours_with_few_commits_and_hours_without_samples_too(
+def test_a_new_lake_loads_many_hours_in_few_commits_even_without_samples(
     hours: Hours,
 ) -> None:
     for number in range(HOURS_AT_ONCE + 3):
@@ -104,7 +104,7 @@ def test_a_new_lake_takes_many_hours_with_few_commits_and_hours_without_samples_
     assert not hours.taking.waiting()
 
 
-def test_the_hours_of_two_histories_are_told_apart(hours: Hours) -> None:
+def test_the_hours_of_two_histories_are_distinguished(hours: Hours) -> None:
     hours.write(HOUR + 5, put("orders", m0=1))
     hours.take()
     # Another appliance with the same file names, or a history that started over.
@@ -140,7 +140,7 @@ def test_the_hours_of_two_histories_are_told_apart(hours: Hours) -> None:
     ],
     ids=["text", "empty", "no head", "newer", "uneven", "minute 60"],
 )
-def test_a_file_that_is_none_is_refused_by_name_and_nothing_of_it_is_kept(
+def test_an_invalid_file_is_rejected_by_name_and_leaves_nothing_behind(
     hours: Hours, data: bytes, why: str
 ) -> None:
     path = hours.write(HOUR)
@@ -154,7 +154,7 @@ def test_a_file_that_is_none_is_refused_by_name_and_nothing_of_it_is_kept(
     assert hours.rows() == []
 
 
-def test_a_torn_file_keeps_no_message_from_the_lake_and_is_mended_by_deleting_it(
+def test_a_torn_file_keeps_no_message_from_the_lake_and_is_repaired_by_deletion(
     hours: Hours,
 ) -> None:
     whole = hours.write(HOUR, put("orders", m0=5)).read_bytes()
@@ -175,7 +175,7 @@ def test_a_torn_file_keeps_no_message_from_the_lake_and_is_mended_by_deleting_it
     assert hours.rows() == [row(HOUR, 0, "orders", 5)]
 
 
-def test_days_that_ended_become_one_file_and_old_ones_are_dropped(hours: Hours) -> None:
+def test_past_days_become_one_file_and_old_ones_are_dropped(hours: Hours) -> None:
     for number in (0, 1, 14, 15, 29):
         hours.write(HOUR + number, put("orders", m1=number))
         hours.take()
@@ -195,7 +195,7 @@ def test_days_that_ended_become_one_file_and_old_ones_are_dropped(hours: Hours) 
     assert hours.taking.take() is None
 
 
-def test_who_may_ask_about_some_topics_sees_samples_of_these_alone(hours: Hours) -> None:
+def test_a_user_limited_to_topics_only_sees_their_samples(hours: Hours) -> None:
     of_no_topic = {**put("", m0=1), "kind": "process", "topic": None, "name": "web"}
     hours.write(HOUR, put("orders", m0=5), put("bills", m0=6), of_no_topic)
     hours.take()
@@ -207,7 +207,7 @@ def test_who_may_ask_about_some_topics_sees_samples_of_these_alone(hours: Hours)
     assert seen == [("orders", 5)]
 
 
-def test_the_commands_take_what_the_collector_wrote(
+def test_the_commands_accept_the_collectors_data(
     hours: Hours, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hours.write(HOUR, put("orders", m0=5, m1=6))

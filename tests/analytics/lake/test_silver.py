@@ -104,7 +104,7 @@ def all_rejected(numbers: range = range(20)) -> list[tuple[str, str]]:
     return sorted((f"U{number}", why) for number in numbers if number % 5 == 4)
 
 
-def test_each_message_is_once_in_one_of_two_tables(lake: Lake) -> None:
+def test_each_message_is_in_exactly_one_of_two_tables(lake: Lake) -> None:
     assert orders(lake) == all_orders()
     assert rejected(lake) == all_rejected()
     assert verify(lake.place, lake.source).in_gold == []
@@ -165,7 +165,7 @@ def test_a_value_is_read_exactly_or_the_body_is_rejected(
         (b'{"value": {"secret": 1}}', "value: expected long, found an object"),
     ],
 )
-def test_no_body_stops_the_reading_and_no_reason_quotes_it(body: bytes, reason: str) -> None:
+def test_no_body_stops_the_read_and_no_reason_quotes_it(body: bytes, reason: str) -> None:
     columns = columns_of("here", {"value": "long"}, is_short=True)
 
     (values,), reasons = columns.read([body, b'{"value": 1}'])
@@ -256,12 +256,12 @@ def test_a_schema_file_declares_the_columns(
         ),
     ],
 )
-def test_a_declaration_that_is_none_is_refused(tmp_path: Path, rule: str, sentence: str) -> None:
+def test_an_invalid_declaration_is_rejected(tmp_path: Path, rule: str, sentence: str) -> None:
     with pytest.raises(LakeError, match=sentence):
         rules_in(tmp_path, rule)
 
 
-def test_a_forgotten_message_leaves_silver_and_its_files(lake: Lake) -> None:
+def test_an_erased_message_leaves_silver_and_its_files(lake: Lake) -> None:
     assert forget(lake.place, "k2") == forget(lake.place, "k9") == 1
 
     assert orders(lake) == [row for row in all_orders() if row[0] != "U2"]
@@ -295,7 +295,7 @@ def test_silver_follows_rebuild_merging_and_retention(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("step", "time"), [("silver written", 1), ("silver committed", 1), ("silver committed", 3)]
 )
-def test_a_kill_at_any_step_of_silver_loses_and_repeats_nothing(
+def test_a_kill_at_any_step_of_silver_neither_loses_nor_repeats_data(
     builder: StoreBuilder, tmp_path: Path, step: str, time: int
 ) -> None:
     lake = Lake(tmp_path / "lake", builder.root, rules=rules_in(tmp_path))
@@ -314,7 +314,7 @@ def test_a_kill_at_any_step_of_silver_loses_and_repeats_nothing(
     assert (orders(lake), rejected(lake)) == (all_orders(), all_rejected())
 
 
-def test_other_columns_make_the_table_anew_from_bronze(lake: Lake, tmp_path: Path) -> None:
+def test_other_columns_rebuild_the_table_from_bronze(lake: Lake, tmp_path: Path) -> None:
     first = RULES
     second = '[bodies.orders.columns]\ntotal = "string"\nday = "long"'
     for text in (second, first):
@@ -327,7 +327,7 @@ def test_other_columns_make_the_table_anew_from_bronze(lake: Lake, tmp_path: Pat
     assert (orders(lake), rejected(lake)) == (all_orders(), all_rejected())
 
 
-def test_fields_that_a_rule_masks_are_masked_in_columns(tmp_path: Path) -> None:
+def test_fields_masked_by_a_rule_are_masked_in_columns(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path / "store")
     builder.put("orders", body=b'{"name": "Kim", "card": 1234, "note": "of Kim"}')
     builder.write()
@@ -353,7 +353,7 @@ columns = {name = "string", card = "long", note = "string"}
         ("pattern", ("bills",), False),
     ],
 )
-def test_rules_of_masking_hide_what_bodies_say_from_sql(
+def test_masking_rules_hide_body_fields_from_sql(
     lake: Lake, kind: str, topics: tuple[str, ...], is_hidden: bool
 ) -> None:
     views = views_of(lake.place, None, [Mask(topics, kind, "o[0-9]+")])
@@ -368,14 +368,14 @@ def test_rules_of_masking_hide_what_bodies_say_from_sql(
         assert reader.read_all().num_rows == (0 if is_hidden else 13)
 
 
-def test_who_may_read_other_topics_sees_no_rows_of_silver(lake: Lake) -> None:
+def test_a_user_of_other_topics_sees_no_rows_of_silver(lake: Lake) -> None:
     views = views_of(lake.place, ["bills"])
     sql = "SELECT count(*) AS n FROM silver.orders"
     with Engine(lake.place, views, "UTC").reader(sql) as reader:
         assert reader.read_all().to_pylist() == [{"n": 0}]
 
 
-def test_verify_says_where_silver_differs_from_bronze(lake: Lake) -> None:
+def test_verify_shows_differences_between_silver_and_bronze(lake: Lake) -> None:
     (topic,) = silver_in(lake.place)
     opened = topic.accepted.existing(lake.place)
     path = opened.get_add_actions()["path"].to_pylist()[0]

@@ -59,7 +59,7 @@ def test_each_table_has_a_view_with_all_its_columns(
     assert topics_in(connection) == [("bills", 6), ("it's", 7), ("orders", 7)]
 
 
-def test_a_lakes_name_is_no_pattern_of_others(
+def test_a_lakes_name_is_not_a_pattern_for_others(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     for name, topic in (("lake *?[x]", "own"), ("lake of x", "others")):
@@ -72,7 +72,7 @@ def test_a_lakes_name_is_no_pattern_of_others(
     assert topics_in(connection) == [("own", 1)]
 
 
-def test_views_of_a_lake_that_is_not_there_are_empty(
+def test_views_of_a_missing_lake_are_empty(
     connection: duckdb.DuckDBPyConnection, lake: Lake
 ) -> None:
     add_views(connection, lake.place)
@@ -84,7 +84,7 @@ def test_views_of_a_lake_that_is_not_there_are_empty(
     ("topics", "expected"),
     [(["it's"], [("it's", 7)]), ({"bills", "unknown"}, [("bills", 6)]), ([], [])],
 )
-def test_a_view_has_the_topics_that_it_is_given_and_no_others(
+def test_a_view_has_only_its_topics(
     connection: duckdb.DuckDBPyConnection,
     lake: Lake,
     topics: Collection[str],
@@ -96,7 +96,7 @@ def test_a_view_has_the_topics_that_it_is_given_and_no_others(
     assert topics_in(connection) == expected
 
 
-def test_a_column_that_no_file_has_yet_is_null(
+def test_a_column_missing_in_all_files_is_null(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     builder = StoreBuilder(tmp_path / "store")

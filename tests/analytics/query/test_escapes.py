@@ -130,14 +130,14 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TREBUCHET_TEST", ENVIRONMENT)
 
 
-def test_there_are_200_attempts_or_more_and_none_twice() -> None:
+def test_there_are_at_least_200_different_attempts() -> None:
     every = [each for attempts in escapes.REFUSED.values() for each in attempts]
 
     assert len(every) == len(set(every)) >= 200
 
 
 @pytest.mark.parametrize("attempt", named(escapes.REFUSED))
-def test_an_attempt_is_refused_in_one_sentence(asker: Asker, engine: Engine, attempt: str) -> None:
+def test_an_attempt_is_rejected_in_one_sentence(asker: Asker, engine: Engine, attempt: str) -> None:
     sql = asker.written(attempt)
 
     with pytest.raises(QueryError) as refused, engine.reader(sql) as reader:
@@ -161,7 +161,7 @@ def test_without_the_checks_there_is_nothing_to_find(
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("attempt", named(["statements"]))
-def test_without_the_checks_no_statement_leads_out(asker: Asker, attempt: str) -> None:
+def test_without_the_checks_no_statement_leads_outside(asker: Asker, attempt: str) -> None:
     sql = asker.written(attempt)
 
     assert not asker.seen(answer_of(asker.engine(), sql), sql)
@@ -180,7 +180,7 @@ def test_no_query_shows_other_topics_or_masked_values(
         assert "'found'" not in repr(answer)
 
 
-def test_no_place_in_a_query_takes_a_table_that_is_not_the_persons(
+def test_no_position_in_a_query_accepts_a_table_that_is_not_the_users(
     asker: Asker, engine: Engine
 ) -> None:
     every = [asker.written(each) for each in escapes.combinations(escapes.TABLES)]
@@ -192,7 +192,7 @@ def test_no_place_in_a_query_takes_a_table_that_is_not_the_persons(
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_no_place_in_a_query_finds_such_a_table_without_the_checks(
+def test_no_position_in_a_query_finds_such_a_table_without_the_checks(
     asker: Asker, engine: Engine
 ) -> None:
     files_and_names = escapes.TABLES[:2]
@@ -201,7 +201,7 @@ def test_no_place_in_a_query_finds_such_a_table_without_the_checks(
     assert [sql for sql in every if asker.seen(answer_of(engine, sql), sql)] == []
 
 
-def test_a_table_is_found_however_deep_it_is_in_a_query() -> None:
+def test_a_table_is_found_at_any_depth_of_a_query() -> None:
     places = escapes.PLACES_OF_TABLES
     with duckdb.connect() as connection:
         for outer, inner in product(places, places[::4]):
@@ -210,7 +210,7 @@ def test_a_table_is_found_however_deep_it_is_in_a_query() -> None:
                 check(connection, sql, ["bronze.messages"])
 
 
-def test_no_name_of_a_query_is_one_of_duckdbs_own_tables() -> None:
+def test_no_query_name_is_one_of_duckdbs_own_tables() -> None:
     with duckdb.connect() as connection:
         names = "SELECT view_name FROM duckdb_views() UNION SELECT table_name FROM duckdb_tables()"
         tables = [name for (name,) in connection.execute(names).fetchall()]
@@ -224,7 +224,7 @@ def test_no_name_of_a_query_is_one_of_duckdbs_own_tables() -> None:
     assert [name for name in seen_by_name if not name.startswith(RESERVED_PREFIXES)] == []
 
 
-def test_every_function_that_is_not_on_the_list_is_refused() -> None:
+def test_every_function_not_on_the_list_is_rejected() -> None:
     with duckdb.connect() as connection:
         known = "SELECT DISTINCT function_type, function_name FROM duckdb_functions()"
         functions = connection.execute(known).fetchall()
@@ -241,7 +241,7 @@ def test_every_function_that_is_not_on_the_list_is_refused() -> None:
     assert refused > 400
 
 
-def test_every_function_on_the_list_is_one_of_duckdb() -> None:
+def test_every_allowed_function_exists_in_duckdb() -> None:
     with duckdb.connect() as connection:
         functions = connection.execute("SELECT function_name FROM duckdb_functions()").fetchall()
 

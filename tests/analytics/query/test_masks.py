@@ -57,7 +57,7 @@ def asked(lake: Path, sql: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_sql_shows_messages_as_pages_do(lake: Path) -> None:
+def test_sql_shows_messages_like_pages(lake: Path) -> None:
     rows = asked(lake, "SELECT * FROM bronze.messages ORDER BY commit_log_offset")
 
     masked = BODY.replace(CARD.encode(), b"***")
@@ -101,7 +101,7 @@ IN_BODY = "(SELECT * FROM bronze.messages WHERE topic <> 'plain')"
         f"SELECT (SELECT body FROM {IN_BODY} LIMIT 1), ARRAY(SELECT body FROM {IN_BODY})",
     ],
 )
-def test_no_form_of_a_query_shows_what_is_hidden(lake: Path, sql: str) -> None:
+def test_no_form_of_a_query_shows_hidden_data(lake: Path, sql: str) -> None:
     # A pattern rule doesn't cover bills, and a path rule doesn't cover orders.
     of_orders = repr(asked(lake, sql.replace("<> 'plain'", "= 'orders'")))
     for secret in (CARD, CARD.encode().hex(), CARD[::-1], TOKEN):
@@ -126,7 +126,7 @@ def test_no_form_of_a_query_shows_what_is_hidden(lake: Path, sql: str) -> None:
         "body_crc IS NOT NULL",
     ],
 )
-def test_what_is_hidden_is_not_found_by_a_condition_either(lake: Path, condition: str) -> None:
+def test_a_condition_cannot_find_hidden_messages(lake: Path, condition: str) -> None:
     found = asked(
         lake,
         "SELECT count(*) AS found FROM bronze.messages "
@@ -145,7 +145,7 @@ def test_what_is_hidden_is_not_found_by_a_condition_either(lake: Path, condition
         "CAST(properties['note'] AS INTEGER) > 0",
     ],
 )
-def test_an_error_tells_nothing_of_what_is_hidden(lake: Path, tell: str) -> None:
+def test_an_error_reveals_nothing_hidden(lake: Path, tell: str) -> None:
     try:
         said = repr(
             asked(lake, f"SELECT topic FROM bronze.messages WHERE topic = 'orders' AND {tell}")
@@ -156,7 +156,7 @@ def test_an_error_tells_nothing_of_what_is_hidden(lake: Path, tell: str) -> None
     assert not any(secret in said for secret in (CARD, TOKEN, "seen"))
 
 
-def test_a_hundred_rules_are_no_more_than_a_hundred_steps(lake: Path) -> None:
+def test_a_hundred_rules_take_at_most_a_hundred_steps(lake: Path) -> None:
     connection = duckdb.connect()
     add_hiding(connection)
     connection.execute(
@@ -174,6 +174,6 @@ def test_a_hundred_rules_are_no_more_than_a_hundred_steps(lake: Path) -> None:
     assert shown == [(b"***", None, {"a": "***"})]
 
 
-def test_a_rule_of_a_kind_that_is_not_known_is_refused() -> None:
+def test_a_rule_of_an_unknown_kind_is_rejected() -> None:
     with pytest.raises(ValueError, match="unknown kind of masking rule: column"):
         Mask.of({"topics": ["*"], "kind": "column", "what": "x"})

@@ -82,7 +82,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made.directory
 
 
-def test_a_query_answers_in_json_lines_and_parquet(lake: Path, tmp_path: Path) -> None:
+def test_a_query_returns_json_lines_and_parquet(lake: Path, tmp_path: Path) -> None:
     asked = Asked(
         lake,
         tmp_path,
@@ -98,7 +98,7 @@ def test_a_query_answers_in_json_lines_and_parquet(lake: Path, tmp_path: Path) -
     assert pq.read_table(asked.parquet)["sent"].to_pylist() == [20, 10]
 
 
-def test_no_value_loses_anything_in_json(lake: Path, tmp_path: Path) -> None:
+def test_no_value_is_changed_by_json(lake: Path, tmp_path: Path) -> None:
     asked = Asked(
         lake,
         tmp_path,
@@ -123,7 +123,7 @@ def test_no_value_loses_anything_in_json(lake: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("topics", [None, ["orders"]])
-def test_gold_answers_with_one_row_for_what_adds_up(
+def test_gold_returns_one_row_for_summable_values(
     lake: Path, tmp_path: Path, topics: list[str] | None
 ) -> None:
     asked = Asked(
@@ -138,7 +138,7 @@ def test_gold_answers_with_one_row_for_what_adds_up(
     assert asked.last["columns"][2]["kind"] == "moment"
 
 
-def test_a_table_without_rows_yet_can_be_asked(lake: Path, tmp_path: Path) -> None:
+def test_a_table_without_rows_can_be_queried(lake: Path, tmp_path: Path) -> None:
     assert Asked(lake, tmp_path, "SELECT * FROM bronze.gaps").last["rows"] == 0
 
 
@@ -207,7 +207,7 @@ TOO_DEEP = "The query is nested too deeply. Split it into several parts with WIT
         ),
     ],
 )
-def test_a_query_that_is_refused_or_fails_says_why_in_one_line(
+def test_a_rejected_or_failed_query_explains_why_in_one_line(
     lake: Path, sql: str, sentence: str
 ) -> None:
     with pytest.raises(QueryError) as refused, engine_of(lake).reader(sql) as reader:
@@ -278,12 +278,12 @@ def test_a_query_that_is_refused_or_fails_says_why_in_one_line(
         "SELECT ';' -- and a comment; with a semicolon",
     ],
 )
-def test_what_duckdb_offers_for_reading_is_allowed(lake: Path, sql: str) -> None:
+def test_duckdbs_read_functions_are_allowed(lake: Path, sql: str) -> None:
     with engine_of(lake).reader(sql) as reader:
         reader.read_all()
 
 
-def test_a_name_of_with_is_read_where_it_is_seen(lake: Path, tmp_path: Path) -> None:
+def test_a_name_bound_by_with_is_read_where_it_is_visible(lake: Path, tmp_path: Path) -> None:
     asked = Asked(
         lake,
         tmp_path,
@@ -319,7 +319,7 @@ def rows_for(lake: Path, topics: list[str], sql: str) -> list[dict[str, Any]]:
     ],
 )
 @pytest.mark.parametrize("table", ["bronze.messages", "gold.traffic_minute"])
-def test_who_may_read_some_topics_sees_their_rows_alone(
+def test_a_user_limited_to_topics_only_sees_their_rows(
     lake: Path, topics: list[str], counts: dict[str, int], table: str
 ) -> None:
     value = "count(*)" if table == "bronze.messages" else "sum(messages)"
@@ -329,7 +329,7 @@ def test_who_may_read_some_topics_sees_their_rows_alone(
     assert {row["topic"]: row["sent"] for row in found} == counts
 
 
-def test_a_view_of_the_querys_own_hides_nothing_of_ours(lake: Path) -> None:
+def test_a_view_defined_by_the_query_hides_none_of_ours(lake: Path) -> None:
     found = rows_for(
         lake,
         ["bills"],
@@ -348,14 +348,14 @@ def test_a_view_of_the_querys_own_hides_nothing_of_ours(lake: Path) -> None:
         "(topic = 'bills' OR CAST(topic AS INTEGER) > 0)",
     ],
 )
-def test_a_filter_is_never_tried_on_what_is_not_in_the_view(lake: Path, filters: str) -> None:
+def test_a_filter_is_never_evaluated_on_rows_outside_the_view(lake: Path, filters: str) -> None:
     """DuckDB may apply the query's filter to a row before the view's; errors would show data."""
     found = rows_for(lake, ["bills"], f"SELECT topic FROM bronze.messages WHERE {filters}")
 
     assert [row["topic"] for row in found] == ["bills"] * 10
 
 
-def test_a_refusal_is_an_event(lake: Path, tmp_path: Path) -> None:
+def test_a_rejection_is_an_event(lake: Path, tmp_path: Path) -> None:
     asked = Asked(lake, tmp_path, "FROM read_text('/etc/passwd')")
 
     assert asked.failure.startswith("read_text() isn't allowed.")
@@ -366,7 +366,7 @@ def test_a_refusal_is_an_event(lake: Path, tmp_path: Path) -> None:
     ("changed", "cut", "count"),
     [({"rows_max": 10}, "rows", 10), ({"bytes_max": 20}, "bytes", 5)],
 )
-def test_a_result_ends_at_its_limit_and_says_so(
+def test_a_result_is_cut_at_its_limit_and_marked(
     lake: Path, tmp_path: Path, changed: dict[str, int], cut: str, count: int
 ) -> None:
     # Lines of four bytes.
@@ -403,7 +403,7 @@ def test_without_the_checks_duckdb_opens_no_file_and_keeps_its_settings(
             reader.read_all()
 
 
-def test_the_query_ends_with_whoever_asked(lake: Path, tmp_path: Path) -> None:
+def test_the_query_ends_with_its_client(lake: Path, tmp_path: Path) -> None:
     endless = "SELECT max(hash(a.range + b.range)) FROM range(10000000) a, range(10000000) b"
     with (tmp_path / "rows").open("wb") as file:
         number = str(file.fileno())
@@ -430,7 +430,7 @@ def test_the_query_ends_with_whoever_asked(lake: Path, tmp_path: Path) -> None:
             assert process.wait(SECONDS_MAX) == 1
 
 
-def test_a_lake_that_is_none_has_no_tables(tmp_path: Path) -> None:
+def test_an_invalid_lake_has_no_tables(tmp_path: Path) -> None:
     said = subprocess.run(
         [sys.executable, "-m", "analytics.query", "--describe", "--lake", str(tmp_path / "none")],
         cwd=ROOT,

@@ -152,7 +152,7 @@ def test_a_condition_finds_the_same_rows_as_in_the_files(place: LakePlace, condi
     "condition",
     ["body = 'body 1 ***'::BLOB", "body > 'body 1'::BLOB", "body_crc IS NULL", "body_crc > 0"],
 )
-def test_a_condition_is_about_masked_values(place: LakePlace, condition: str) -> None:
+def test_a_condition_applies_to_masked_values(place: LakePlace, condition: str) -> None:
     masked = asked(place, "FROM bronze.messages", masks=MASKS)
     with duckdb.connect() as connection:
         connection.register("masked", masked)
@@ -188,7 +188,7 @@ def test_doubles_and_booleans_of_samples_can_be_compared(tmp_path: Path) -> None
         nodes.Col(("topic",)),
     ],
 )
-def test_a_predicate_of_another_kind_is_not_made_sql(node: nodes.Node) -> None:
+def test_a_predicate_of_another_kind_is_not_translated_to_sql(node: nodes.Node) -> None:
     with pytest.raises(ValueError, match="no "):
         Condition(["topic", "body"]).add(node)
 
@@ -227,7 +227,7 @@ def test_conditions_and_columns_reach_the_reader(
     assert set(values) == {FIRST_DAY, 1, 2}
 
 
-def test_a_day_is_read_from_its_files_alone_and_a_file_that_is_gone_is_one_sentence(
+def test_a_day_is_read_only_from_its_files_and_a_missing_file_is_reported(
     tmp_path: Path,
 ) -> None:
     builder = StoreBuilder(tmp_path / "store")
@@ -248,7 +248,7 @@ def test_a_day_is_read_from_its_files_alone_and_a_file_that_is_gone_is_one_sente
     assert str(failed.value) == UNREADABLE
 
 
-def test_a_table_that_is_damaged_is_one_sentence(tmp_path: Path) -> None:
+def test_a_damaged_table_is_reported_in_one_sentence(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path / "store").put_many(3)
     builder.write()
     lake = Lake(tmp_path / "lake", builder.root)

@@ -86,7 +86,7 @@ def test_waits_are_counted_by_level_and_topic(running_spark: Spark, tmp_path: Pa
     assert "12 delayed messages are still waiting." in sentence_of("delays", outcome)
 
 
-def test_when_everything_waits_the_sentence_says_so(running_spark: Spark, tmp_path: Path) -> None:
+def test_with_everything_waiting_the_summary_says_so(running_spark: Spark, tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path)
     text = encoded(UNIQ_KEY="FD1", REAL_TOPIC="orders")
     builder.put(RMQ_SYS_SCHEDULE_TOPIC, queue_id=4, properties=text)
@@ -169,7 +169,7 @@ def test_transactions_are_counted_by_outcome(running_spark: Spark, tmp_path: Pat
     )
 
 
-def test_a_listed_place_that_is_no_number_is_passed_over(spark: SparkSession) -> None:
+def test_a_non_numeric_listed_place_is_skipped(spark: SparkSession) -> None:
     read = messages_with(transactions.REPORT.reads)
     rows: list[Any] = [
         (1, RMQ_SYS_TRANS_HALF_TOPIC, 7, NOON, 4, b"x", "FD1", {"REAL_TOPIC": "orders"}),
@@ -218,7 +218,7 @@ def test_order_is_judged_by_sharding_key_and_queue(running_spark: Spark, tmp_pat
     ]
 
 
-def test_keys_that_kept_their_order_are_praised(running_spark: Spark, tmp_path: Path) -> None:
+def test_keys_in_order_are_confirmed(running_spark: Spark, tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path)
     for _ in range(3):
         builder.put(properties=encoded(__SHARDINGKEY="s1"))
@@ -239,7 +239,7 @@ def with_configuration(root: Path) -> Path:
     return root
 
 
-def test_topics_that_nobody_needs_have_the_first_state_that_fits(
+def test_unneeded_topics_have_the_first_matching_state(
     running_spark: Spark, tmp_path: Path
 ) -> None:
     now_ms = int(datetime.now(UTC).timestamp() * 1000)
@@ -265,7 +265,7 @@ def test_topics_that_nobody_needs_have_the_first_state_that_fits(
     )
 
 
-def test_one_topic_that_is_asked_for_is_the_only_row(running_spark: Spark, tmp_path: Path) -> None:
+def test_one_requested_topic_is_the_only_row(running_spark: Spark, tmp_path: Path) -> None:
     root = StoreBuilder(with_configuration(tmp_path)).write()
 
     assert [row["topic"] for row in rows_of(running_spark, root, "topics", topic="never")] == [
@@ -273,7 +273,7 @@ def test_one_topic_that_is_asked_for_is_the_only_row(running_spark: Spark, tmp_p
     ]
 
 
-def test_an_offset_of_a_topic_that_is_gone_makes_no_topic(spark: SparkSession) -> None:
+def test_an_offset_of_a_deleted_topic_creates_no_topic(spark: SparkSession) -> None:
     read = messages_with(topics.REPORT.reads)
     facts = StoreFacts((ConsumerOffset("billing", "gone", 0, 1),), {"orders": 4})
 
@@ -283,7 +283,7 @@ def test_an_offset_of_a_topic_that_is_gone_makes_no_topic(spark: SparkSession) -
 
 
 @pytest.mark.parametrize(("separator", "owner"), [("hyphen", "shop"), ("underscore", "shop-a")])
-def test_storage_is_summed_by_the_beginning_of_topics(
+def test_storage_is_summed_by_topic_prefix(
     running_spark: Spark, tmp_path: Path, separator: str, owner: str
 ) -> None:
     builder, sizes = StoreBuilder(tmp_path), Counter[str]()
@@ -331,7 +331,7 @@ def test_an_hour_far_from_the_median_is_unusual(spark: SparkSession) -> None:
     assert {(row["usual"], row["compared_with"]) for row in found} == {(10, 10)}
 
 
-def test_a_topic_that_falls_silent_is_unusual_in_each_hour_without_it(spark: SparkSession) -> None:
+def test_a_silent_topic_is_unusual_in_each_hour_without_messages(spark: SparkSession) -> None:
     found = anomalies.unusual_hours(hourly(spark, [400] * 9 + [0, 0]), {}, 60).collect()
 
     hours = sorted((row["time"].replace(tzinfo=UTC) - NOON) / timedelta(hours=1) for row in found)
@@ -343,7 +343,7 @@ def test_few_hours_or_chance_are_not_unusual(spark: SparkSession, counts: list[i
     assert anomalies.unusual_hours(hourly(spark, counts), {}, 60).collect() == []
 
 
-def test_the_same_hours_of_the_week_are_compared_where_there_are_enough(
+def test_the_same_hours_of_the_week_are_compared_if_there_are_enough(
     spark: SparkSession,
 ) -> None:
     read = messages_with(anomalies.REPORT.reads)
@@ -358,7 +358,7 @@ def test_the_same_hours_of_the_week_are_compared_where_there_are_enough(
     assert found == []
 
 
-def test_senders_that_began_or_ceased_are_told_from_those_that_stayed(
+def test_new_and_lost_senders_are_distinguished_from_remaining_ones(
     running_spark: Spark, tmp_path: Path
 ) -> None:
     builder = StoreBuilder(tmp_path)
@@ -384,7 +384,7 @@ def test_senders_that_began_or_ceased_are_told_from_those_that_stayed(
     )
 
 
-def test_ports_make_no_new_sender(spark: SparkSession) -> None:
+def test_different_ports_are_not_different_senders(spark: SparkSession) -> None:
     read = messages_with(changes.REPORT.reads)
     rows = [("orders", f"h:{hour}", NOON + timedelta(hours=hour)) for hour in (1, 40)]
 
@@ -393,7 +393,7 @@ def test_ports_make_no_new_sender(spark: SparkSession) -> None:
     assert [row["state"] for row in found] == ["stayed"]
 
 
-def test_a_delayed_half_message_is_no_delayed_message(spark: SparkSession) -> None:
+def test_a_delayed_half_message_is_not_a_delayed_message(spark: SparkSession) -> None:
     read = messages_with(delays.REPORT.reads)
     table = {"REAL_TOPIC": "orders"}
     rows = [(RMQ_SYS_TRANS_HALF_TOPIC, 0, NOON, 0, "FD1", table), ("x", 0, NOON, 0, "FD1", table)]
@@ -401,7 +401,7 @@ def test_a_delayed_half_message_is_no_delayed_message(spark: SparkSession) -> No
     assert delays.by_level_and_topic(spark.createDataFrame(rows, read), {}, 60).collect() == []
 
 
-def test_a_key_in_one_queue_may_be_born_at_one_time(spark: SparkSession) -> None:
+def test_a_key_may_occur_once_per_birth_time_in_a_queue(spark: SparkSession) -> None:
     read = messages_with(ordering.REPORT.reads)
     rows = [("orders", 0, offset, NOON, {"__SHARDINGKEY": "s"}) for offset in (1, 2)]
 

@@ -76,7 +76,7 @@ def sentence_of(table: pa.Table) -> str:
 
 
 @pytest.mark.spark
-def test_a_deployment_brings_a_version_and_takes_the_other_away(spark: SparkSession) -> None:
+def test_a_deployment_adds_a_version_and_removes_the_other(spark: SparkSession) -> None:
     table = found_in(
         spark,
         *sampled(0, 1, 2, 3),
@@ -102,7 +102,7 @@ def test_a_deployment_brings_a_version_and_takes_the_other_away(spark: SparkSess
 
 
 @pytest.mark.spark
-def test_what_stays_is_no_change_and_the_first_step_compares_with_nothing(
+def test_a_constant_value_is_not_a_change_and_the_first_step_compares_with_nothing(
     spark: SparkSession,
 ) -> None:
     table = found_in(
@@ -119,7 +119,7 @@ def test_what_stays_is_no_change_and_the_first_step_compares_with_nothing(
 
 
 @pytest.mark.spark
-def test_a_pause_of_the_collector_is_no_change_and_one_of_the_clients_is(
+def test_a_collectors_pause_is_not_a_change_but_a_clients_is(
     spark: SparkSession,
 ) -> None:
     seen = [sample(step, "billing", OLD, 1) for step in (0, 3)]
@@ -148,7 +148,7 @@ def test_a_client_at_two_masters_counts_once_and_in_two_groups_twice(spark: Spar
 
 
 @pytest.mark.spark
-def test_producers_have_their_own_group_and_no_link_to_a_group_of_consumers(
+def test_producers_have_their_own_group_and_no_link_to_a_consumer_group(
     spark: SparkSession,
 ) -> None:
     (row,) = found_in(spark, *sampled(0), producers(0, "shop", "GO v5_1_4", 2)).to_pylist()
@@ -162,7 +162,7 @@ def test_producers_have_their_own_group_and_no_link_to_a_group_of_consumers(
 
 
 @pytest.mark.spark
-def test_members_of_a_group_as_a_whole_are_not_counted_again(spark: SparkSession) -> None:
+def test_whole_group_members_are_not_counted_again(spark: SparkSession) -> None:
     table = found_in(
         spark,
         sample(0, "billing", OLD, 3),

@@ -131,7 +131,7 @@ def test_traffic_is_counted_by_each_kind_of_origin(
     assert sentence_of("origins", outcome).endswith(f"The origin of {untold} is unknown.")
 
 
-def test_an_origin_that_nobody_tells_is_a_sentence(spark: SparkSession) -> None:
+def test_an_unreported_origin_is_explained_in_one_sentence(spark: SparkSession) -> None:
     read = messages_with(origins.REPORT.reads)
     rows = [("orders", NOON, 100, None, "10.0.0.1:4000")] * 2
 
@@ -142,7 +142,7 @@ def test_an_origin_that_nobody_tells_is_a_sentence(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("by", ["tag", "host"])
-def test_only_producer_groups_cost_the_reading_of_traces(by: str) -> None:
+def test_only_producer_groups_need_the_traces_to_be_read(by: str) -> None:
     report = REPORTS["origins"]
 
     assert report.with_parameters({"by": by}) is report
@@ -158,7 +158,7 @@ def test_only_producer_groups_cost_the_reading_of_traces(by: str) -> None:
         ("transactions", "topic", "orders"),
     ],
 )
-def test_reports_of_the_brokers_own_messages_are_narrowed_to_the_topic_they_are_about(
+def test_reports_on_the_brokers_own_messages_are_narrowed_to_their_topic(
     running_spark: Spark, tmp_path: Path, name: str, column: str, origin: str
 ) -> None:
     builder = StoreBuilder(tmp_path)
@@ -253,9 +253,7 @@ def test_the_time_to_consumers_is_counted_by_topic_group_and_minute(
     )
 
 
-def test_messages_that_are_consumed_together_are_done_together(
-    running_spark: Spark, tmp_path: Path
-) -> None:
+def test_messages_consumed_together_finish_together(running_spark: Spark, tmp_path: Path) -> None:
     builder, keys = StoreBuilder(tmp_path), ("FD1", "FD2", "FD3")
     for key in keys:
         builder.put(properties=encoded(UNIQ_KEY=key), store_timestamp=START_MS)
@@ -268,7 +266,7 @@ def test_messages_that_are_consumed_together_are_done_together(
     assert (row["wait_max_ms"], row["whole_max_ms"]) == (100, 100 + 3 * 20)
 
 
-def test_failed_tries_are_counted_by_reason_once_from_log_and_trace(
+def test_failed_attempts_are_counted_by_reason_once_from_log_and_trace(
     running_spark: Spark, tmp_path: Path
 ) -> None:
     builder, told, expected = StoreBuilder(tmp_path, file_bytes=64 * 1024), [], Counter[Any]()
@@ -318,7 +316,7 @@ def test_failed_tries_are_counted_by_reason_once_from_log_and_trace(
     assert f" of {found.total()} failed attempts. For " in sentence_of("failures", outcome)
 
 
-def test_without_traces_failures_are_counted_and_nobody_tells_why(
+def test_without_traces_failures_are_counted_without_a_reason(
     running_spark: Spark, tmp_path: Path
 ) -> None:
     builder = StoreBuilder(tmp_path)

@@ -116,7 +116,7 @@ def test_retries_and_dead_letters_are_counted_by_group_and_origin(
 
 
 @pytest.mark.spark
-def test_a_retry_whose_origin_is_untold_still_counts(spark: SparkSession) -> None:
+def test_a_retry_of_unknown_origin_still_counts(spark: SparkSession) -> None:
     read = messages_with(retries.REPORT.reads)
     rows: list[Any] = [("%RETRY%billing", NOON, 1, None, {}), ("orders", NOON, 0, None, {})]
 
@@ -140,7 +140,7 @@ def with_offsets(root: Path, table: dict[str, dict[int, int]]) -> Path:
 
 
 @pytest.mark.spark
-def test_unread_messages_are_counted_by_group_and_time_of_storing(
+def test_unread_messages_are_counted_by_group_and_store_time(
     running_spark: Spark, tmp_path: Path
 ) -> None:
     offsets = {"orders@billing": {0: 10, 1: 0}, "orders@fraud": {0: 40}, "bills@billing": {0: 99}}
@@ -176,7 +176,7 @@ def test_the_brokers_own_groups_are_not_behind(spark: SparkSession) -> None:
     assert {row["consumer_group"] for row in found} == {"billing", "TOOLS_CONSUMER_2"}
 
 
-def test_offsets_that_cannot_be_read_are_a_sentence_and_the_saved_copy_helps(
+def test_unreadable_offsets_are_explained_and_the_saved_copy_helps(
     tmp_path: Path,
 ) -> None:
     root = with_offsets(tmp_path, {"orders@billing": {0: 7}})
@@ -192,7 +192,7 @@ def test_offsets_that_cannot_be_read_are_a_sentence_and_the_saved_copy_helps(
 
 
 @pytest.mark.parametrize("table", [{"no-group": {"0": 1}}, {"a@b": [1]}, {"a@b": {"0": "x"}}, {}])
-def test_entries_that_no_broker_writes_are_passed_over(tmp_path: Path, table: Any) -> None:
+def test_entries_that_no_broker_writes_are_skipped(tmp_path: Path, table: Any) -> None:
     config = tmp_path / "config"
     config.mkdir()
     config.joinpath("consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
@@ -201,7 +201,7 @@ def test_entries_that_no_broker_writes_are_passed_over(tmp_path: Path, table: An
 
 
 @pytest.mark.spark
-def test_messages_that_were_stored_twice_are_counted_by_both_keys(
+def test_messages_stored_twice_are_counted_by_both_keys(
     running_spark: Spark, tmp_path: Path
 ) -> None:
     builder = StoreBuilder(tmp_path, file_bytes=64 * 1024)
@@ -236,7 +236,7 @@ def duplicates_of(spark: SparkSession, rows: list[tuple[Any, ...]]) -> list[dict
 
 
 @pytest.mark.spark
-def test_a_message_sent_again_is_no_second_use_of_its_keys(spark: SparkSession) -> None:
+def test_a_resent_message_is_not_a_second_use_of_its_keys(spark: SparkSession) -> None:
     later = NOON + timedelta(seconds=3)
     rows = [("orders", "FD1", ["k"], 0, NOON, NOON), ("orders", "FD1", ["k"], 1, later, later)]
 
@@ -248,7 +248,7 @@ def test_a_message_sent_again_is_no_second_use_of_its_keys(spark: SparkSession) 
 
 
 @pytest.mark.spark
-def test_a_batch_with_one_unique_key_is_one_sending(spark: SparkSession) -> None:
+def test_a_batch_with_one_unique_key_counts_as_one_send(spark: SparkSession) -> None:
     """RocketMQ 5.3.3 stores all messages of a batch under the batch's UNIQ_KEY."""
     batch = [("orders", "FD1", [f"k{number}"], 2, NOON, NOON) for number in range(5)]
     later = NOON + timedelta(seconds=2)
@@ -261,7 +261,7 @@ def test_a_batch_with_one_unique_key_is_one_sending(spark: SparkSession) -> None
 
 
 @pytest.mark.spark
-def test_sums_are_of_all_keys_however_many_have_rows_of_their_own(
+def test_sums_cover_all_keys_however_many_have_their_own_rows(
     running_spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each kind has its own limit, and the rest is one row per topic."""

@@ -52,7 +52,7 @@ def sentence_of(table: pa.Table) -> str:
 
 
 @pytest.mark.spark
-def test_a_step_has_its_last_backlog_and_all_that_was_read_and_came(spark: SparkSession) -> None:
+def test_a_step_has_its_last_backlog_and_all_reads_and_arrivals(spark: SparkSession) -> None:
     table = drained(
         spark,
         *(sample(minute, "lag", 1000 - 100 * minute) for minute in range(5)),
@@ -81,7 +81,7 @@ def test_a_step_has_its_last_backlog_and_all_that_was_read_and_came(spark: Spark
 
 
 @pytest.mark.spark
-def test_brokers_add_up_and_each_counts_by_the_time_that_it_was_seen(spark: SparkSession) -> None:
+def test_brokers_are_summed_each_at_its_own_sample_time(spark: SparkSession) -> None:
     (row,) = drained(
         spark,
         *(sample(0, metric, 100) for metric in ("lag", "consumed", "put")),
@@ -96,7 +96,7 @@ def test_brokers_add_up_and_each_counts_by_the_time_that_it_was_seen(spark: Spar
 
 
 @pytest.mark.spark
-def test_a_group_that_reads_no_faster_than_messages_come_never_catches_up(
+def test_a_group_that_reads_no_faster_than_messages_arrive_never_catches_up(
     spark: SparkSession,
 ) -> None:
     table = drained(spark, sample(0, "lag", 100), sample(0, "consumed", 40), sample(0, "put", 40))
@@ -109,7 +109,7 @@ def test_a_group_that_reads_no_faster_than_messages_come_never_catches_up(
 
 
 @pytest.mark.spark
-def test_the_sentence_is_of_the_end_and_of_who_is_furthest_behind_there(
+def test_the_summary_describes_the_end_and_the_group_furthest_behind(
     spark: SparkSession,
 ) -> None:
     table = drained(
@@ -127,7 +127,7 @@ def test_the_sentence_is_of_the_end_and_of_who_is_furthest_behind_there(
 
 
 @pytest.mark.spark
-def test_when_all_is_read_the_sentence_names_the_longest_backlog_that_there_was(
+def test_with_everything_read_the_summary_names_the_longest_past_backlog(
     spark: SparkSession,
 ) -> None:
     table = drained(spark, sample(0, "lag", 70), sample(6, "lag", 0))
@@ -139,7 +139,7 @@ def test_when_all_is_read_the_sentence_names_the_longest_backlog_that_there_was(
 
 
 @pytest.mark.spark
-def test_queues_of_a_topic_and_a_group_as_a_whole_are_not_counted_again(
+def test_whole_queues_of_a_topic_and_group_are_not_counted_again(
     spark: SparkSession,
 ) -> None:
     (row,) = drained(
@@ -165,7 +165,7 @@ def test_queues_of_a_topic_and_a_group_as_a_whole_are_not_counted_again(
     ],
 )
 @pytest.mark.spark
-def test_a_topic_and_a_group_narrow_it(
+def test_a_topic_and_a_group_narrow_the_list(
     spark: SparkSession, parameters: dict[str, str], found: set[tuple[str, str]]
 ) -> None:
     table = drained(
@@ -180,7 +180,7 @@ def test_a_topic_and_a_group_narrow_it(
     assert rows == found
 
 
-def test_a_group_longer_than_any_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_group_name_above_the_limit_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parse_arguments(["drain", "--store", "a", "--out", "b", "--group", "g" * 256])
 

@@ -42,7 +42,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @OF_MESSAGES
 @pytest.mark.spark
-def test_a_damaged_range_is_named_and_the_rest_makes_a_sentence(
+def test_a_damaged_range_is_named_and_the_rest_is_summarized(
     running_spark: Spark, store: Path, name: str
 ) -> None:
     outcome = outcome_of(running_spark, store, name)
@@ -56,7 +56,7 @@ def test_a_damaged_range_is_named_and_the_rest_makes_a_sentence(
 
 @OF_MESSAGES
 @pytest.mark.spark
-def test_an_idle_range_has_a_result_without_a_sentence(
+def test_an_idle_range_has_a_result_without_a_summary(
     running_spark: Spark, store: Path, name: str
 ) -> None:
     outcome = outcome_of(

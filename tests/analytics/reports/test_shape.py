@@ -104,7 +104,7 @@ def test_sizes_are_counted_by_class_and_topic(running_spark: Spark, tmp_path: Pa
     assert bars == ["≤ 1 KiB", "≤ 4 KiB", "≤ 512 KiB"]
 
 
-def test_a_size_on_a_bound_is_in_the_class_of_that_bound(spark: SparkSession) -> None:
+def test_a_size_on_a_bound_is_in_its_class(spark: SparkSession) -> None:
     read = messages_with(sizes.REPORT.reads)
     bodies = [1024, 1025, 4096, 512 * 1024, 1024**2, 2 * 1024**2, 4 * 1024**2, 4 * 1024**2 + 1, 0]
 
@@ -144,7 +144,7 @@ def test_queues_are_compared_with_all_queues_of_their_topic(
         assert row["gini"] == differences * 1000 // (2 * number * whole)
 
 
-def test_the_least_even_topic_is_named_unless_there_is_too_little_to_tell(
+def test_the_least_even_topic_is_named_if_there_is_enough_data(
     running_spark: Spark, tmp_path: Path
 ) -> None:
     root, _ = made(tmp_path / "many")
@@ -159,7 +159,7 @@ def test_the_least_even_topic_is_named_unless_there_is_too_little_to_tell(
 
 
 @pytest.mark.parametrize(("counts", "gini"), [((5, 5), 0), ((10,), 500), ((1, 3), 250)])
-def test_unevenness_is_0_of_equal_queues_and_grows(
+def test_unevenness_is_0_for_equal_queues_and_grows(
     spark: SparkSession, counts: tuple[int, ...], gini: int
 ) -> None:
     rows = [("orders", queue, 1, 2) for queue, count in enumerate(counts) for _ in range(count)]
@@ -196,7 +196,7 @@ def test_one_enormous_key_is_counted_whole_and_shown_short(spark: SparkSession) 
     assert [(row["key"], row["messages"]) for row in found] == [("k" * 200, 2), ("k" * 200, 1)]
 
 
-def test_messages_without_a_key_are_no_key(spark: SparkSession) -> None:
+def test_messages_without_a_key_have_no_key(spark: SparkSession) -> None:
     read = messages_with(keys.REPORT.reads)
 
     found = keys.most_frequent(
@@ -206,7 +206,7 @@ def test_messages_without_a_key_are_no_key(spark: SparkSession) -> None:
     assert found == []
 
 
-def test_the_port_is_no_part_of_a_host(spark: SparkSession) -> None:
+def test_the_port_is_not_a_part_of_a_host(spark: SparkSession) -> None:
     read = messages_with(senders.REPORT.reads)
     rows = [("orders", f"10.0.0.1:{port}", 10, NOON) for port in (1, 65_535)]
 

@@ -62,7 +62,7 @@ def test_options_have_types_and_defaults() -> None:
         ({"path": "/s", "groupSeconds": "60"}, "groupSeconds requires groupBy"),
     ],
 )
-def test_an_option_that_makes_no_sense_is_refused_in_a_sentence(
+def test_an_invalid_option_is_rejected_with_an_explanation(
     options: dict[str, str], sentence: str
 ) -> None:
     with pytest.raises(ReportError, match=sentence):
@@ -76,7 +76,7 @@ def test_an_option_that_makes_no_sense_is_refused_in_a_sentence(
         (StructField("queue_id", LongType()), "column queue_id is int32, not int64"),
     ],
 )
-def test_a_column_that_is_not_there_is_refused_in_a_sentence(
+def test_a_missing_column_is_rejected_with_an_explanation(
     field: StructField, sentence: str
 ) -> None:
     with pytest.raises(ReportError, match=sentence):
@@ -131,7 +131,7 @@ def test_a_store_is_a_frame_of_messages(spark: SparkSession, tmp_path: Path) -> 
 
 
 @pytest.mark.spark
-def test_a_filter_of_one_use_of_a_frame_is_not_a_filter_of_another(
+def test_one_use_of_a_frame_does_not_share_another_ones_filter(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     builder = StoreBuilder(tmp_path).put_many(300, topics=("orders", "bills", "bills"))
@@ -145,9 +145,7 @@ def test_a_filter_of_one_use_of_a_frame_is_not_a_filter_of_another(
 
 
 @pytest.mark.spark
-def test_questions_about_one_view_do_not_narrow_each_other(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_queries_of_one_view_do_not_narrow_each_other(spark: SparkSession, tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path).put_many(300, topics=("orders", "bills", "bills"))
     spark.read.format("commitlog").load(str(builder.write())).createOrReplaceTempView("messages")
 
@@ -161,7 +159,7 @@ def test_questions_about_one_view_do_not_narrow_each_other(
 
 
 @pytest.mark.spark
-def test_a_file_that_expires_under_a_frame_fails_unless_gaps_are_counted(
+def test_a_file_that_expires_during_a_read_fails_unless_gaps_are_counted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     builder = StoreBuilder(tmp_path).put_many(400)
@@ -188,7 +186,7 @@ def test_an_empty_store_is_an_empty_frame(spark: SparkSession, tmp_path: Path) -
 
 
 @pytest.mark.spark
-def test_a_missing_store_is_told_in_our_sentence(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_missing_store_is_reported_in_our_words(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.read.format("commitlog").load(str(tmp_path / "gone"))
 
     with pytest.raises(PySparkException, match=r"No store at .*gone\. The directory doesn't exist"):
@@ -197,7 +195,7 @@ def test_a_missing_store_is_told_in_our_sentence(spark: SparkSession, tmp_path: 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("check_crc", "rows"), [("body", 10), ("false", 10), ("true", 9)])
-def test_a_wrong_checksum_costs_the_same_whatever_is_asked_for(
+def test_a_wrong_checksum_costs_the_same_for_any_request(
     spark: SparkSession, tmp_path: Path, check_crc: str, rows: int
 ) -> None:
     builder = StoreBuilder(tmp_path).put_many(10)
@@ -214,7 +212,7 @@ def test_a_wrong_checksum_costs_the_same_whatever_is_asked_for(
 
 
 @pytest.mark.spark
-def test_what_a_record_says_is_in_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_records_fields_are_columns(spark: SparkSession, tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path)
     builder.put(
         body=zlib.compress(b"a long body"),
@@ -252,7 +250,7 @@ def _moment(ms: int) -> datetime:
 
 
 @pytest.mark.spark
-def test_messages_that_are_alike_are_told_as_one(spark: SparkSession, tmp_path: Path) -> None:
+def test_equal_messages_are_reported_as_one(spark: SparkSession, tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path / "store").put_many(300, ("orders", "bills"))
     store = str(builder.write())
     schema = StructType(
@@ -275,7 +273,7 @@ def test_messages_that_are_alike_are_told_as_one(spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.spark
-def test_a_column_that_no_group_has_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_column_missing_in_all_groups_is_named(spark: SparkSession, tmp_path: Path) -> None:
     store = str(StoreBuilder(tmp_path / "store").put_many(3).write())
     schema = StructType([StructField("topic", StringType()), StructField("tags", StringType())])
 

@@ -49,7 +49,7 @@ def followed(reader: CommitLogStreamReader, start: int) -> tuple[list[int], int,
     return found, start, batches
 
 
-def test_a_stream_begins_where_it_is_told_to(tmp_path: Path) -> None:
+def test_a_stream_starts_where_configured(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path, first_offset=5 * FILE_BYTES)
     hour = 3_600_000
     for number in range(300):
@@ -85,7 +85,7 @@ def test_batches_of_bounded_size_hold_each_message_once(tmp_path: Path) -> None:
     assert batches >= builder.position // 3000
 
 
-def test_all_that_is_there_is_taken_where_spark_says_so(tmp_path: Path) -> None:
+def test_all_available_data_is_read_if_spark_says_so(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path).put_many(400)
     reader = reader_of(builder.write(), maxBytesPerTrigger=3000)
 
@@ -99,7 +99,7 @@ def test_all_that_is_there_is_taken_where_spark_says_so(tmp_path: Path) -> None:
     assert reader.reportLatestOffset()["metrics"] == {"bytesBehindLatest": 0}
 
 
-def test_what_is_appended_after_the_trigger_waits_for_the_next_query(tmp_path: Path) -> None:
+def test_data_appended_after_the_trigger_waits_for_the_next_query(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path).put_many(10)
     reader = reader_of(builder.write())
     reader.prepareForTriggerAvailableNow()
@@ -110,7 +110,7 @@ def test_what_is_appended_after_the_trigger_waits_for_the_next_query(tmp_path: P
     assert reader.latestOffset({OFFSET: 0}, ReadAllAvailable())[OFFSET] == before
 
 
-def test_a_log_that_ends_before_the_stream_stands_is_refused(tmp_path: Path) -> None:
+def test_a_log_that_ends_before_the_streams_position_is_rejected(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path).put_many(10)
     root = builder.write()
     beyond = {OFFSET: 5 * FILE_BYTES}
@@ -122,7 +122,7 @@ def test_a_log_that_ends_before_the_stream_stands_is_refused(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("now", [False, True], ids=["ProcessingTime", "AvailableNow"])
-def test_another_log_is_loss_although_it_reaches_as_far(tmp_path: Path, now: bool) -> None:
+def test_another_log_is_loss_even_if_it_reaches_as_far(tmp_path: Path, now: bool) -> None:
     builder = StoreBuilder(tmp_path / "one").put_many(50)
     reader = reader_of(builder.write())
     start = {OFFSET: 0}
@@ -156,7 +156,7 @@ def test_a_log_whose_old_files_expired_is_the_same_log(tmp_path: Path) -> None:
     assert reader.latestOffset(at, ReadAllAvailable())[OFFSET] == builder.position
 
 
-def test_messages_that_expired_before_they_were_read_are_refused_or_passed(
+def test_messages_expired_before_they_were_read_are_rejected_or_skipped(
     tmp_path: Path,
 ) -> None:
     builder = StoreBuilder(tmp_path).put_many(400)
@@ -173,7 +173,7 @@ def test_messages_that_expired_before_they_were_read_are_refused_or_passed(
 
 
 @pytest.mark.spark
-def test_a_query_that_goes_on_after_a_stop_misses_and_repeats_nothing(
+def test_a_resumed_query_neither_misses_nor_repeats_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     builder = StoreBuilder(tmp_path / "store").put_many(200)
@@ -190,7 +190,7 @@ def test_a_query_that_goes_on_after_a_stop_misses_and_repeats_nothing(
 
 
 @pytest.mark.spark
-def test_a_query_whose_log_has_expired_ends_with_our_sentence(
+def test_a_query_whose_log_has_expired_ends_with_our_explanation(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     builder = StoreBuilder(tmp_path / "store").put_many(400)

@@ -56,7 +56,7 @@ def read(builder: StoreBuilder, schema: StructType, **options: str) -> list[dict
     ("schema", "mode"),
     [(TOPICS, {}), (TOPICS, {"mode": "failfast"}), (WITH_ROWS, {"mode": "FAILFAST"})],
 )
-def test_a_damaged_range_fails_the_reading(
+def test_a_damaged_range_fails_the_read(
     damaged: StoreBuilder, schema: StructType, mode: dict[str, str]
 ) -> None:
     spoiled = damaged.stored[20]
@@ -82,7 +82,7 @@ def test_a_damaged_range_is_a_row_where_the_schema_has_the_column(
     assert damage[DAMAGE_COLUMN]["commit_log_to"] == spoiled.commit_log_offset + spoiled.size
 
 
-def test_damage_is_skipped_and_logged_for_those_who_ask_for_it(
+def test_damage_is_skipped_and_logged_on_request(
     damaged: StoreBuilder, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -90,7 +90,7 @@ def test_damage_is_skipped_and_logged_for_those_who_ask_for_it(
     assert "damaged range file=" in caplog.text
 
 
-def test_a_body_that_cannot_be_read_fails_or_is_null(tmp_path: Path) -> None:
+def test_an_unreadable_body_fails_or_is_null(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path).put_many(10)
     spoiled = builder.stored[3]
     builder.overwrite(spoiled.commit_log_offset + record.FIXED_V4_SIZE, b"X")
@@ -121,7 +121,7 @@ def test_a_body_that_cannot_be_decompressed_fails_or_is_null(tmp_path: Path) -> 
     ]
 
 
-def test_damage_in_what_a_broker_sends_fails_or_is_a_row(
+def test_damage_in_a_brokers_data_fails_or_is_a_row(
     broker: BrokerProcess, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send(broker, topic, 6)
@@ -146,7 +146,7 @@ def test_damage_in_what_a_broker_sends_fails_or_is_a_row(
 
 
 @pytest.mark.spark
-def test_spark_fails_at_damage_and_counts_it_where_it_is_observed(
+def test_spark_fails_at_damage_unless_it_is_observed_and_then_counted(
     spark: SparkSession, damaged: StoreBuilder, tmp_path: Path
 ) -> None:
     root = str(damaged.root)

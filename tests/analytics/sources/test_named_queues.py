@@ -43,7 +43,7 @@ def offsets(named: dict[str, Any]) -> dict[str, Any]:
         "endingOffsetsByTimestamp",
     ],
 )
-def test_an_unknown_broker_or_queue_is_refused_by_its_name(
+def test_an_unknown_broker_or_queue_is_rejected_by_its_name(
     broker: BrokerProcess, topic: str, option: str, named: dict[str, Any], sentence: str
 ) -> None:
     send(broker, topic, 2)
@@ -60,7 +60,7 @@ def test_an_unknown_broker_or_queue_is_refused_by_its_name(
 
 
 @pytest.mark.parametrize("way", ["subscribe", "subscribePattern"])
-def test_offsets_of_a_topic_that_is_not_read_are_refused(
+def test_offsets_of_an_unread_topic_are_rejected(
     broker: BrokerProcess, topic: str, way: str
 ) -> None:
     starting = json.dumps({"nowhere": {"broker-a": {"0": 0}}})
@@ -74,14 +74,16 @@ def test_offsets_of_a_topic_that_is_not_read_are_refused(
 @pytest.mark.parametrize(
     "given", [{"subscribe": "nowhere"}, {"assign": json.dumps({"nowhere": {"broker-a": [0]}})}]
 )
-def test_an_unknown_topic_is_refused(broker: BrokerProcess, given: dict[str, Any]) -> None:
+def test_an_unknown_topic_is_rejected(broker: BrokerProcess, given: dict[str, Any]) -> None:
     with pytest.raises(ReportError, match="has no topic nowhere"):
         reader_of(broker, **given).partitions()
     with pytest.raises(ReportError, match="has no topic nowhere"):
         stream_of(broker, **given).initialOffset()
 
 
-def test_an_end_that_a_queue_has_not_reached_is_loss(broker: BrokerProcess, topic: str) -> None:
+def test_an_end_offset_that_the_queue_has_not_reached_is_loss(
+    broker: BrokerProcess, topic: str
+) -> None:
     send(broker, topic, 4)
     ending = json.dumps({topic: {"broker-a": {"0": 500}}})
 
@@ -110,7 +112,7 @@ def frame_of(store: Path, **options: object) -> commitlog.CommitLogReader:
         ({"topic": "orders", "queue": "0,7"}, "has no queue 7 of orders"),
     ],
 )
-def test_a_store_without_the_topic_or_queue_refuses_it(
+def test_a_store_without_the_topic_or_queue_rejects_it(
     store: Path, options: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ReportError, match=sentence):
@@ -125,7 +127,7 @@ def test_a_store_without_the_topic_or_queue_refuses_it(
         stream.initialOffset()
 
 
-def test_a_topic_without_a_message_or_with_old_ones_alone_exists(store: Path) -> None:
+def test_a_topic_without_messages_or_with_only_old_ones_exists(store: Path) -> None:
     config = store / "config"
     config.mkdir()
     table = {"empty": {"topicName": "empty", "readQueueNums": 4, "writeQueueNums": 8}}
@@ -139,7 +141,7 @@ def test_a_topic_without_a_message_or_with_old_ones_alone_exists(store: Path) ->
         frame_of(store, topic="empty", queue=8).partitions()
 
 
-def test_a_copy_of_the_log_alone_does_not_know_its_topics(tmp_path: Path) -> None:
+def test_a_copy_of_only_the_log_has_no_topics(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path).put_many(30)
     root = builder.write(queues=False)
 

@@ -47,7 +47,7 @@ def by_queue(rows: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
     return found
 
 
-def test_each_queue_has_times_of_its_own(broker: BrokerProcess, topic: str) -> None:
+def test_each_queue_has_its_own_times(broker: BrokerProcess, topic: str) -> None:
     send(broker, topic, 120)
     every = by_queue(rows_of(reader_of(broker, subscribe=topic)))
     bounds = {
@@ -85,7 +85,7 @@ def test_each_queue_has_times_of_its_own(broker: BrokerProcess, topic: str) -> N
 
 
 @pytest.mark.parametrize("option", ["startingOffsetsByTimestamp", "startingTimestamp"])
-def test_a_queue_without_a_message_so_young_fails_or_starts_at_its_end(
+def test_a_queue_without_such_a_recent_message_fails_or_starts_at_its_end(
     broker: BrokerProcess, topic: str, option: str
 ) -> None:
     send(broker, topic, 4)
@@ -106,7 +106,7 @@ def test_a_queue_without_a_message_so_young_fails_or_starts_at_its_end(
         failing.partitions()
 
 
-def test_wherever_a_broker_points_the_first_message_of_a_time_is_found(
+def test_the_first_message_of_a_time_is_found_from_any_starting_point(
     broker: BrokerProcess, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send(broker, topic, 60)
@@ -130,7 +130,7 @@ def test_wherever_a_broker_points_the_first_message_of_a_time_is_found(
             assert found == sum(1 for one in times if one < at_ms)
 
 
-def test_a_batch_waits_for_enough_messages_but_not_for_ever(
+def test_a_batch_waits_for_enough_messages_but_not_forever(
     broker: BrokerProcess, topic: str
 ) -> None:
     clock = ManualClock()
@@ -195,7 +195,7 @@ def test_a_trigger_for_what_is_there_does_not_wait(broker: BrokerProcess, topic:
         ({"rocketmq.pullThreshold": "8"}, "rocketmq has no option rocketmq.pullThreshold"),
     ],
 )
-def test_an_option_that_makes_no_sense_is_refused(options: dict[str, str], sentence: str) -> None:
+def test_an_invalid_option_is_rejected(options: dict[str, str], sentence: str) -> None:
     with pytest.raises(ReportError, match=sentence):
         parse_options({"namesrvAddr": NAMESRV, "subscribe": "a", **options})
 
@@ -203,14 +203,14 @@ def test_an_option_that_makes_no_sense_is_refused(options: dict[str, str], sente
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90), ("15m", 900), ("2h", 7200), ("500ms", 0.5), ("700", 0.7)]
 )
-def test_a_duration_is_written_as_for_spark(text: str, seconds: float) -> None:
+def test_a_duration_is_written_in_sparks_form(text: str, seconds: float) -> None:
     wanted = parse_options({"namesrvAddr": NAMESRV, "subscribe": "a", "maxTriggerDelay": text})
 
     assert wanted.max_trigger_delay_s == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(("least", "most"), [(0, 7), (5, 7), (20, 7), (2, 1000)])
-def test_no_task_has_more_records_than_wanted(least: int, most: int) -> None:
+def test_no_task_has_more_records_than_requested(least: int, most: int) -> None:
     ranges = [QueueRange(Queue("t", "b", number), 10, 10 + 9 * number) for number in range(6)]
 
     shares = [share.value for share in shared([one for one in ranges if one.size], least, most)]
@@ -222,7 +222,7 @@ def test_no_task_has_more_records_than_wanted(least: int, most: int) -> None:
     assert all(one.size for one in cut)
 
 
-def test_progress_says_how_far_the_stream_is_behind(broker: BrokerProcess, topic: str) -> None:
+def test_progress_shows_how_far_the_stream_is_behind(broker: BrokerProcess, topic: str) -> None:
     send(broker, topic, 21)
     stream = stream_of(broker, subscribe=topic, startingOffsets="earliest")
     assert stream.reportLatestOffset() is None
@@ -265,9 +265,7 @@ def test_tasks_of_a_process_share_their_connections(
     assert sorted(made) == sorted({broker.namesrv, f"127.0.0.1:{broker.port}"})
 
 
-def test_a_connection_that_the_broker_closed_is_made_again(
-    broker: BrokerProcess, topic: str
-) -> None:
+def test_a_connection_closed_by_the_broker_is_reopened(broker: BrokerProcess, topic: str) -> None:
     sent = send(broker, topic, 4)
     reader = reader_of(broker, subscribe=topic)
     assert bodies_of(reader) == sent
@@ -277,13 +275,13 @@ def test_a_connection_that_the_broker_closed_is_made_again(
     assert bodies_of(reader) == sent
 
 
-def test_pulls_ask_for_no_more_messages_than_wanted(broker: BrokerProcess, topic: str) -> None:
+def test_pulls_ask_for_no_more_messages_than_requested(broker: BrokerProcess, topic: str) -> None:
     sent = send(broker, topic, 30)
 
     assert bodies_of(reader_of(broker, subscribe=topic, **{"rocketmq.pullBatchSize": 4})) == sent
 
 
-def test_a_route_is_looked_up_again_for_each_read(broker: BrokerProcess, topic: str) -> None:
+def test_a_route_is_looked_up_for_each_read(broker: BrokerProcess, topic: str) -> None:
     send(broker, topic, 4)
     reader = reader_of(broker, subscribe=topic)
     assert len(rows_of(reader)) == 4

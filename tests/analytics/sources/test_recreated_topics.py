@@ -45,7 +45,7 @@ def restarted(broker: BrokerProcess, start: dict[str, Any], *, now: bool, **opti
 
 @pytest.mark.parametrize("count", [4, 24, 60], ids=["shorter", "as long", "longer"])
 @pytest.mark.parametrize("now", [False, True], ids=["ProcessingTime", "AvailableNow"])
-def test_a_topic_created_again_is_loss_however_far_it_has_grown(
+def test_a_recreated_topic_is_loss_however_far_it_has_grown(
     broker: BrokerProcess, topic: str, count: int, now: bool
 ) -> None:
     send(broker, topic, 24)
@@ -61,7 +61,7 @@ def test_a_topic_created_again_is_loss_however_far_it_has_grown(
     assert sorted(followed(stream, at)[0]) == sent
 
 
-def test_messages_that_a_deleted_topic_never_gave_are_loss(
+def test_undelivered_messages_of_a_deleted_topic_are_loss(
     broker: BrokerProcess, topic: str
 ) -> None:
     send(broker, topic, 8)
@@ -73,9 +73,7 @@ def test_messages_that_a_deleted_topic_never_gave_are_loss(
         stream_of(broker, subscribe=topic).latestOffset(at, ReadAllAvailable())
 
 
-def test_a_batch_that_is_done_again_is_not_read_from_another_topic(
-    broker: BrokerProcess, topic: str
-) -> None:
+def test_a_repeated_batch_is_not_read_from_another_topic(broker: BrokerProcess, topic: str) -> None:
     send(broker, topic, 8)
     start = begin(broker, topic)
     end = stream_of(broker, subscribe=topic).latestOffset(start, ReadAllAvailable())
@@ -90,7 +88,7 @@ def test_a_batch_that_is_done_again_is_not_read_from_another_topic(
     assert sorted(followed(passing, end)[0]) == sent
 
 
-def test_a_topic_that_is_gone_is_loss_and_may_come_back(broker: BrokerProcess, topic: str) -> None:
+def test_a_missing_topic_is_loss_and_may_come_back(broker: BrokerProcess, topic: str) -> None:
     send(broker, topic, 8)
     _, at = followed(stream_of(broker, subscribe=topic), begin(broker, topic))
     delete_topic(broker, topic)
@@ -105,7 +103,7 @@ def test_a_topic_that_is_gone_is_loss_and_may_come_back(broker: BrokerProcess, t
     assert sorted(followed(passing, at)[0]) == sent
 
 
-def test_the_topic_that_was_read_is_no_loss(broker: BrokerProcess, topic: str) -> None:
+def test_a_topic_that_was_read_is_not_a_loss(broker: BrokerProcess, topic: str) -> None:
     sent = send(broker, topic, 9)
     found, at = followed(stream_of(broker, subscribe=topic), begin(broker, topic), ReadMaxRows(4))
 
@@ -115,7 +113,7 @@ def test_the_topic_that_was_read_is_no_loss(broker: BrokerProcess, topic: str) -
     assert sorted(followed(stream_of(broker, subscribe=topic), at)[0]) == more
 
 
-def test_a_topic_without_a_message_is_known_by_where_its_queue_begins() -> None:
+def test_a_topic_without_messages_is_known_by_its_queues_start() -> None:
     queue, place = Queue("t", "b", 0), Place("t", "b")
     nobody: Any = None  # gets no queries
 
@@ -127,7 +125,7 @@ def test_a_topic_without_a_message_is_known_by_where_its_queue_begins() -> None:
     assert asyncio.run(find_marks(nobody, "g", {queue: 0}, {queue: (0, 0)}, {})) == {}
 
 
-def test_a_marked_message_that_has_expired_says_nothing() -> None:
+def test_a_marked_message_that_has_expired_shows_nothing() -> None:
     queue, place = Queue("t", "b", 0), Place("t", "b")
     marks = {place: Mark(0, 39, 1795251442000)}
     nobody: Any = None  # gets no queries
@@ -150,7 +148,7 @@ def test_progress_survives_a_checkpoint() -> None:
         Progress.of({"version": 3})
 
 
-def test_a_checkpoint_of_offsets_alone_is_read_on(broker: BrokerProcess, topic: str) -> None:
+def test_a_checkpoint_with_only_offsets_is_continued(broker: BrokerProcess, topic: str) -> None:
     sent = send(broker, topic, 10)
     at = {topic: {"broker-a": {"0": 2, "1": 2}}}
 
@@ -158,7 +156,7 @@ def test_a_checkpoint_of_offsets_alone_is_read_on(broker: BrokerProcess, topic: 
 
 
 @pytest.mark.spark
-def test_a_query_ends_with_a_sentence_instead_of_missing_messages(
+def test_a_query_ends_with_an_explanation_instead_of_missing_messages(
     spark: SparkSession, broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     send(broker, topic, 24)

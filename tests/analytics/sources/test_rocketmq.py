@@ -78,7 +78,7 @@ ALL = {"namesrvAddr": NAMESRV, "subscribe": "orders"}
         ({**ALL, "tls": "on"}, "tls is 'on'; it must be true or false"),
     ],
 )
-def test_an_option_that_makes_no_sense_is_refused_in_a_sentence(
+def test_an_invalid_option_is_rejected_with_an_explanation(
     options: dict[str, str], sentence: str
 ) -> None:
     with pytest.raises(ReportError, match=sentence):
@@ -97,9 +97,7 @@ def test_a_secret_is_in_no_text_of_the_options() -> None:
     assert "s3cr3t-of-mine" not in repr(wanted)
 
 
-def test_every_message_is_a_row_with_what_the_broker_stored(
-    broker: BrokerProcess, topic: str
-) -> None:
+def test_every_message_is_a_row_with_the_stored_values(broker: BrokerProcess, topic: str) -> None:
     sent = send(broker, topic, 100)
 
     rows = rows_of(reader_of(broker, subscribe=topic))
@@ -119,14 +117,14 @@ def test_every_message_is_a_row_with_what_the_broker_stored(
     assert one["body_size"] == 6
 
 
-def test_columns_that_are_not_there_are_refused(broker: BrokerProcess) -> None:
+def test_missing_columns_are_rejected(broker: BrokerProcess) -> None:
     with pytest.raises(ReportError, match="rocketmq has no column offset; it has broker_name,"):
         reader_of(broker, StructType([StructField("offset", StringType())]), subscribe="a")
     with pytest.raises(ReportError, match="rocketmq's column queue_offset is int64, not int32"):
         reader_of(broker, StructType([StructField("queue_offset", IntegerType())]), subscribe="a")
 
 
-def test_offsets_bound_each_queue(broker: BrokerProcess, topic: str) -> None:
+def test_offsets_limit_each_queue(broker: BrokerProcess, topic: str) -> None:
     send(broker, topic, 40)
     starting = {topic: {"broker-a": {"0": 5, "1": -1}}}
     ending = {topic: {"broker-a": {"0": 9}}}
@@ -156,7 +154,7 @@ def test_queues_may_be_named_one_by_one(broker: BrokerProcess, topic: str) -> No
     ]
 
 
-def test_a_pattern_names_topics_but_not_those_of_the_broker(
+def test_a_pattern_matches_topics_but_not_the_brokers_own(
     broker: BrokerProcess, topic: str
 ) -> None:
     sent = send(broker, topic, 10)
@@ -167,7 +165,7 @@ def test_a_pattern_names_topics_but_not_those_of_the_broker(
     assert not {row["topic"] for row in everything} & {"SCHEDULE_TOPIC_XXXX", "TBW102"}
 
 
-def test_times_bound_what_is_read_to_the_millisecond(broker: BrokerProcess, topic: str) -> None:
+def test_times_limit_the_read_to_the_millisecond(broker: BrokerProcess, topic: str) -> None:
     send(broker, topic, 200)
     every = rows_of(reader_of(broker, subscribe=topic))
     stored = sorted(round(row["store_timestamp"].timestamp() * 1000) for row in every)
@@ -198,12 +196,12 @@ def test_small_queues_share_a_task() -> None:
     assert [len(each.value) for each in shared([], 5)] == [0]
 
 
-def test_a_topic_that_is_not_there_is_a_sentence(broker: BrokerProcess) -> None:
+def test_a_missing_topic_is_reported_in_one_sentence(broker: BrokerProcess) -> None:
     with pytest.raises(ReportError, match=r"The name server 127.* has no topic nowhere"):
         reader_of(broker, subscribe="nowhere").partitions()
 
 
-def test_a_name_server_that_does_not_answer_is_a_sentence() -> None:
+def test_an_unresponsive_name_server_is_explained_in_one_sentence() -> None:
     given = {
         "namesrvAddr": f"127.0.0.1:{free_port()}",
         "subscribe": "a",
@@ -216,7 +214,7 @@ def test_a_name_server_that_does_not_answer_is_a_sentence() -> None:
         RocketMqReader(parse_options(given), CLUSTER_MESSAGES).partitions()
 
 
-def test_an_offset_behind_the_end_is_loss(broker: BrokerProcess, topic: str) -> None:
+def test_an_offset_beyond_the_end_is_loss(broker: BrokerProcess, topic: str) -> None:
     send(broker, topic, 4)
     starting = json.dumps({topic: {"broker-a": {"0": 500}}})
 
@@ -226,7 +224,7 @@ def test_an_offset_behind_the_end_is_loss(broker: BrokerProcess, topic: str) -> 
     assert len(rows_of(passed)) == 2
 
 
-def test_messages_that_are_gone_fail_the_reading_or_are_rows_of_damage(
+def test_missing_messages_fail_the_read_or_are_damage_rows(
     broker: BrokerProcess, topic: str
 ) -> None:
     send(broker, topic, 4)
@@ -263,7 +261,7 @@ def test_a_stream_reads_each_message_once_in_bounded_batches(
     assert stream.partitions(at, at) == []
 
 
-def test_a_stream_begins_at_the_end_and_takes_up_new_topics(
+def test_a_stream_starts_at_the_end_and_includes_new_topics(
     broker: BrokerProcess, topic: str
 ) -> None:
     send(broker, topic, 10)
@@ -277,7 +275,7 @@ def test_a_stream_begins_at_the_end_and_takes_up_new_topics(
     assert sorted(stream_bodies(stream, begun, end)) == sorted(sent)
 
 
-def test_a_stream_whose_topic_was_made_anew_is_refused(broker: BrokerProcess, topic: str) -> None:
+def test_a_stream_whose_topic_was_recreated_is_rejected(broker: BrokerProcess, topic: str) -> None:
     send(broker, topic, 4)
     ahead = nested({Queue(topic, "broker-a", 0): 40})
     gone = nested({Queue(topic, "broker-a", 9): 4})
@@ -295,7 +293,7 @@ def test_a_stream_has_no_end(broker: BrokerProcess) -> None:
         stream_of(broker, subscribe="a", endingOffsets="latest")
 
 
-def test_an_account_reads_what_it_may(tmp_path: Path) -> None:
+def test_an_account_reads_only_permitted_topics(tmp_path: Path) -> None:
     (tmp_path / "one" / "conf").mkdir(parents=True)
     accounts = {
         "accounts": [
@@ -320,7 +318,7 @@ def test_an_account_reads_what_it_may(tmp_path: Path) -> None:
         broker.stop()
 
 
-def test_connections_are_secured_and_the_other_side_is_known(tmp_path: Path) -> None:
+def test_connections_are_encrypted_and_the_other_side_is_verified(tmp_path: Path) -> None:
     made, key = certificate(tmp_path, "broker")
     other, _ = certificate(tmp_path, "other")
     broker = BrokerProcess(
@@ -345,7 +343,7 @@ def test_connections_are_secured_and_the_other_side_is_known(tmp_path: Path) -> 
 
 
 @pytest.mark.spark
-def test_a_frame_goes_into_a_cluster_and_comes_out_of_it_as_frame_and_stream(
+def test_a_frame_makes_a_round_trip_through_a_cluster_as_frame_and_stream(
     spark: SparkSession, broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     frame = spark.range(300).selectExpr("cast(id as string) AS body", "'t' AS tags")

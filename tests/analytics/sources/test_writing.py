@@ -57,7 +57,7 @@ ROWS = pa.RecordBatch.from_pylist(
 )
 
 
-def test_what_is_written_is_read_again(broker: BrokerProcess, topic: str) -> None:
+def test_written_data_is_read_again(broker: BrokerProcess, topic: str) -> None:
     schema = StructType(
         [
             CLUSTER_MESSAGES["body"],
@@ -116,7 +116,7 @@ def test_a_digest_differs_by_scope_and_content_only() -> None:
         ),
     ],
 )
-def test_a_row_that_no_broker_takes_is_refused(row: dict[str, Any], sentence: str) -> None:
+def test_a_row_rejected_by_all_brokers_is_rejected(row: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ReportError, match=sentence):
         Messages("orders", "1").of(row)
 
@@ -133,7 +133,7 @@ def test_a_row_that_no_broker_takes_is_refused(row: dict[str, Any], sentence: st
         ([("body", StringType())], "t", True, "can't be overwritten"),
     ],
 )
-def test_a_frame_that_cannot_be_written_is_refused(
+def test_an_unwritable_frame_is_rejected(
     fields: list[tuple[str, Any]], topic: str, overwrite: bool, sentence: str
 ) -> None:
     given = {"namesrvAddr": NAMESRV, **({"topic": topic} if topic else {})}
@@ -165,7 +165,7 @@ def places(broker: BrokerProcess, topic: str) -> dict[bytes, tuple[int, int]]:
     return {row["body"]: (row["queue_id"], row["queue_offset"]) for row in rows}
 
 
-def test_a_row_goes_to_the_queue_that_it_names(broker: BrokerProcess, topic: str) -> None:
+def test_a_row_goes_to_its_named_queue(broker: BrokerProcess, topic: str) -> None:
     rows: list[dict[str, Any]] = [
         {"body": b"%d" % number, "queue_id": (1, 1, 0)[number % 3], "broker_name": "broker-a"}
         for number in range(30)
@@ -220,7 +220,7 @@ def test_a_row_may_be_delivered_later(broker: BrokerProcess, topic: str) -> None
     assert [one["DELAY"] for one in found if one["REAL_TOPIC"] == topic] == ["18"]
 
 
-def test_a_time_of_delivery_is_what_rocketmq_5_reads() -> None:
+def test_a_delivery_time_is_in_rocketmq_5s_form() -> None:
     at = datetime(2026, 11, 27, 12, 0, 0, 250_900, tzinfo=UTC)
     made = Messages("orders", "1").of({"body": b"x", "deliver_at": at, "delay_level": None})
 
@@ -228,7 +228,7 @@ def test_a_time_of_delivery_is_what_rocketmq_5_reads() -> None:
     assert "DELAY" not in made.properties
 
 
-def test_a_body_that_is_too_large_is_refused_before_it_is_sent(
+def test_a_body_that_is_too_large_is_rejected_before_it_is_sent(
     broker: BrokerProcess, topic: str
 ) -> None:
     with pytest.raises(ReportError, match="a body of 5,000,000 bytes, more than the 4,194,304"):
@@ -236,7 +236,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_sent(
     assert places(broker, topic) == {}
 
 
-def test_large_bodies_are_compressed_before_their_size_counts(
+def test_large_bodies_are_compressed_before_their_size_is_checked(
     broker: BrokerProcess, topic: str
 ) -> None:
     options = {"rocketmq.compressMsgBodyOverHowmuch": 100, "rocketmq.maxMessageSize": 100}
@@ -253,7 +253,7 @@ def test_large_bodies_are_compressed_before_their_size_counts(
         written(broker, topic, [{"body": random.Random(7).randbytes(200)}], options=options)
 
 
-def test_a_send_without_an_answer_is_repeated_as_often_as_wanted(
+def test_an_unanswered_send_is_repeated_as_often_as_configured(
     broker: BrokerProcess, topic: str
 ) -> None:
     options = {
@@ -335,7 +335,7 @@ def test_a_row_with_a_delivery_time_is_delivered_at_that_time(
     assert stored >= at.replace(microsecond=at.microsecond // 1000 * 1000)
 
 
-def test_a_batch_without_a_number_is_refused() -> None:
+def test_a_batch_without_a_number_is_rejected() -> None:
     writer = RocketMqStreamWriter(
         parse_options({"namesrvAddr": NAMESRV, "topic": "t"}), StructType([BODY])
     )

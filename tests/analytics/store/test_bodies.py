@@ -44,7 +44,7 @@ def test_each_kind_of_compression_is_undone(flag: MessageSysFlag, stored: bytes)
     [b"", b"no zlib", zlib.compress(BODY)[:-3], zlib.compress(bytes(1001))],
     ids=["empty", "something else", "cut", "bomb"],
 )
-def test_what_cannot_be_undone_is_null_and_counted(
+def test_undecodable_values_are_null_and_counted(
     stored: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bodies_module, "BODY_BYTES_MAX", 1000)

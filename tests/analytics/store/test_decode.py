@@ -51,7 +51,7 @@ def decoded(
     return decoder.decode(buffer, found.positions, 0)
 
 
-def test_every_column_equals_what_the_one_by_one_decoder_says(
+def test_every_column_equals_the_one_by_one_decoders_result(
     builder: StoreBuilder, rng: random.Random
 ) -> None:
     for number in range(200):
@@ -97,7 +97,7 @@ def test_every_column_equals_what_the_one_by_one_decoder_says(
         assert round(row["born_timestamp"].timestamp() * 1000) == message.born_timestamp
 
 
-def test_a_record_of_a_real_broker_is_read() -> None:
+def test_a_real_brokers_record_is_read() -> None:
     # Written by RocketMQ 4.9.7: an op message of the transaction service.
     data = bytes.fromhex(
         "00000087daa320a774dbdf2100000000000000000000000000000000"
@@ -139,7 +139,7 @@ def test_a_record_of_the_second_magic_has_a_topic_size_of_two_bytes(builder: Sto
     assert batch["topic"].to_pylist() == [topic.decode(), "u"]
 
 
-def test_what_the_broker_keeps_for_itself_is_hidden_unless_asked_for(builder: StoreBuilder) -> None:
+def test_the_brokers_own_entries_are_hidden_by_default(builder: StoreBuilder) -> None:
     hidden = [
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
@@ -179,7 +179,7 @@ def test_times_are_half_open_and_topics_exact(builder: StoreBuilder) -> None:
     ]
 
 
-def test_queues_are_told_apart(builder: StoreBuilder) -> None:
+def test_queues_are_distinguished(builder: StoreBuilder) -> None:
     builder.put_many(30)
 
     batch, _ = decoded(builder, RowFilter(queue_ids=frozenset({0, 2})))
@@ -188,7 +188,7 @@ def test_queues_are_told_apart(builder: StoreBuilder) -> None:
     assert batch.num_rows == 20
 
 
-def test_bodies_are_decompressed_where_that_is_wanted(builder: StoreBuilder) -> None:
+def test_bodies_are_decompressed_if_requested(builder: StoreBuilder) -> None:
     builder.put(body=zlib.compress(b"a body" * 100), sys_flag=COMPRESSED_FLAG)
     builder.put(body=b"plain")
     builder.put(body=b"no zlib", sys_flag=COMPRESSED_FLAG)
@@ -215,7 +215,7 @@ def test_a_body_with_a_wrong_checksum_is_null_and_its_row_stays(builder: StoreBu
 
 @pytest.mark.parametrize("check_crc", list(CheckCrc))
 @pytest.mark.parametrize("columns", [["topic"], ["body"], ["topic", "body", "store_size"]])
-def test_how_many_rows_there_are_does_not_depend_on_the_columns(
+def test_the_number_of_rows_does_not_depend_on_the_columns(
     builder: StoreBuilder, check_crc: CheckCrc, columns: list[str]
 ) -> None:
     spoiled = _spoil_a_body(builder)
@@ -238,7 +238,7 @@ def _spoil_a_body(builder: StoreBuilder) -> Stored:
     return spoiled
 
 
-def test_a_record_that_states_another_place_is_not_believed(builder: StoreBuilder) -> None:
+def test_a_record_with_a_wrong_offset_is_not_trusted(builder: StoreBuilder) -> None:
     builder.put_many(3)
     builder.overwrite(
         builder.stored[1].commit_log_offset + record.COMMIT_LOG_OFFSET_POSITION,
@@ -263,7 +263,7 @@ def test_a_record_that_states_another_place_is_not_believed(builder: StoreBuilde
         ("properties size", 101, struct.pack(">h", -5)),
     ],
 )
-def test_parts_that_do_not_add_up_are_named(
+def test_inconsistent_parts_are_named(
     builder: StoreBuilder, part: str, at: int, content: bytes
 ) -> None:
     for _ in range(3):
@@ -280,7 +280,7 @@ def test_parts_that_do_not_add_up_are_named(
     assert "add up" in bad[0].reason
 
 
-def test_a_topic_that_is_no_text_is_named(builder: StoreBuilder) -> None:
+def test_a_non_text_topic_is_named(builder: StoreBuilder) -> None:
     builder.put("orders")
     builder.put("x", encoded_topic=b"\xff\xfe")
 
@@ -291,7 +291,7 @@ def test_a_topic_that_is_no_text_is_named(builder: StoreBuilder) -> None:
 
 
 @pytest.mark.parametrize("ms", [-1, TIMESTAMP_MS_MAX + 1, 2**62])
-def test_a_store_timestamp_that_is_no_date_is_damage(builder: StoreBuilder, ms: int) -> None:
+def test_an_invalid_store_timestamp_is_damage(builder: StoreBuilder, ms: int) -> None:
     builder.put(store_timestamp=ms)
 
     batch, bad = decoded(builder)
@@ -301,7 +301,7 @@ def test_a_store_timestamp_that_is_no_date_is_damage(builder: StoreBuilder, ms: 
 
 
 @pytest.mark.parametrize("ms", [-1, TIMESTAMP_MS_MAX + 1, -(2**63), 2**63 - 1])
-def test_a_born_timestamp_that_is_no_date_is_null(builder: StoreBuilder, ms: int) -> None:
+def test_an_invalid_born_timestamp_is_null(builder: StoreBuilder, ms: int) -> None:
     builder.put(born_timestamp=ms)
     builder.put(born_timestamp=TIMESTAMP_MS_MAX)
 
@@ -321,7 +321,7 @@ def test_an_empty_buffer_has_no_rows_and_every_column() -> None:
     assert not bad
 
 
-def test_a_damaged_range_is_a_row_with_nothing_else_in_it() -> None:
+def test_a_damaged_range_is_a_row_without_other_values() -> None:
     kinds = {"topic": pa.string(), "damage": COLUMN_TYPES["damage"]}
 
     batch = RecordDecoder(pa.schema(list(kinds.items()))).damage_batch([Damage("f", 1, 9, "why")])
@@ -339,7 +339,7 @@ def test_a_damaged_range_is_a_row_with_nothing_else_in_it() -> None:
     ]
 
 
-def test_spark_and_the_decoder_mean_the_same_columns() -> None:
+def test_spark_and_the_decoder_give_the_same_columns() -> None:
     spark = {field.name: field.type for field in to_arrow_schema(MESSAGES, timezone="UTC")}
     damage = pa.struct(list(to_arrow_schema(DAMAGE, timezone="UTC")))
 

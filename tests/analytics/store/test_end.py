@@ -36,7 +36,7 @@ def test_the_end_is_followed_from_file_to_file(tmp_path: Path, queues: bool) -> 
 
 
 @pytest.mark.parametrize("most", [1, 300, 5000, FILE_BYTES, 10**9])
-def test_steps_of_bounded_size_come_to_the_end(tmp_path: Path, most: int, queues: bool) -> None:
+def test_steps_of_limited_size_reach_the_end(tmp_path: Path, most: int, queues: bool) -> None:
     builder = StoreBuilder(tmp_path).put_many(300)
     builder.put(body=bytes(4000))
     builder.put_many(20)
@@ -53,7 +53,7 @@ def test_steps_of_bounded_size_come_to_the_end(tmp_path: Path, most: int, queues
     assert all(b - a <= max(most, largest) + 200 for a, b in pairwise(steps))
 
 
-def test_what_is_appended_is_found(tmp_path: Path) -> None:
+def test_appended_data_is_found(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path).put_many(10)
     reader = StoreReader(builder.write())
     first = reader.end_from(0)
@@ -64,7 +64,7 @@ def test_what_is_appended_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("most", [None, 2000])
-def test_damage_does_not_stop_it_where_queues_know_what_follows(
+def test_damage_does_not_stop_it_if_queues_know_what_follows(
     tmp_path: Path, most: int | None
 ) -> None:
     builder = StoreBuilder(tmp_path).put_many(400)
@@ -84,7 +84,9 @@ def test_an_empty_store_ends_at_its_start(tmp_path: Path) -> None:
     assert StoreReader(tmp_path).end_from(0) == 0
 
 
-def test_what_a_body_s_checksum_denies_is_not_taken_before_more_follows(tmp_path: Path) -> None:
+def test_a_body_with_a_wrong_checksum_is_not_accepted_before_more_data_follows(
+    tmp_path: Path,
+) -> None:
     builder = StoreBuilder(tmp_path).put_many(30)
     torn = builder.stored[-1]
     builder.overwrite(torn.commit_log_offset + 88, b"?")
@@ -97,7 +99,7 @@ def test_what_a_body_s_checksum_denies_is_not_taken_before_more_follows(tmp_path
     assert reader.end_from(torn_end) == builder.position
 
 
-def test_a_look_without_queues_costs_no_more_than_what_is_new(
+def test_an_empty_look_costs_no_more_than_the_new_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builder = StoreBuilder(tmp_path, file_bytes=1 << 20).put_many(3000)
@@ -117,7 +119,7 @@ def test_a_look_without_queues_costs_no_more_than_what_is_new(
     assert sum(read) <= 4 * FIRST_SEARCH_BYTES
 
 
-def test_queues_that_were_asked_before_are_asked_again(tmp_path: Path) -> None:
+def test_previously_queried_queues_are_queried_again(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path).put_many(30)
     reader = StoreReader(builder.write())
     end = reader.end_from(builder.position)
@@ -132,7 +134,7 @@ def test_queues_that_were_asked_before_are_asked_again(tmp_path: Path) -> None:
     assert reader.end_from(end) == builder.position
 
 
-def test_queues_that_lost_their_end_are_asked_again(tmp_path: Path) -> None:
+def test_queues_that_lost_their_end_are_queried_again(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path).put_many(30)
     queues = ConsumeQueues(tmp_path / "consumequeue")
     reader = StoreReader(builder.write())
@@ -168,7 +170,7 @@ def age(store: Path) -> None:
     os.utime(store / "consumequeue", (1_700_000_000, 1_700_000_000))
 
 
-def test_plans_list_each_directory_of_queues_once(
+def test_plans_list_each_queue_directory_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = StoreBuilder(tmp_path).put_many(400).put_many(5, ("rare",)).write()
@@ -184,7 +186,7 @@ def test_plans_list_each_directory_of_queues_once(
     assert {name: counted[name] for name in queues} == dict.fromkeys(queues, 1)
 
 
-def test_a_queue_that_came_later_is_in_the_next_plan_and_others_are_not_listed_again(
+def test_a_later_queue_is_in_the_next_plan_and_others_are_not_listed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builder = StoreBuilder(tmp_path).put_many(400)

@@ -38,7 +38,7 @@ def told(found: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("held_max", [0, 3, 100_000])
-def test_groups_add_up_to_a_count_by_hand(monkeypatch: pytest.MonkeyPatch, held_max: int) -> None:
+def test_groups_add_up_to_a_manual_count(monkeypatch: pytest.MonkeyPatch, held_max: int) -> None:
     monkeypatch.setattr(grouping, "GROUPS_HELD_MAX", held_max)
     rows = [(f"t{number % 3}", number * 7_000_000, number % 11) for number in range(500)]
     batches = [batch(rows[at : at + 60]) for at in range(0, 500, 60)]
@@ -61,7 +61,7 @@ def test_groups_add_up_to_a_count_by_hand(monkeypatch: pytest.MonkeyPatch, held_
     assert len(found) < 500 or held_max == 0
 
 
-def test_a_sum_outgrows_the_column() -> None:
+def test_a_sum_exceeds_the_column() -> None:
     rows = [("t", 0, 2**31 - 1)] * 3
 
     found = told(BY_TOPIC_AND_MINUTE.grouped([batch(rows)], wanted("store_size")))
@@ -69,7 +69,7 @@ def test_a_sum_outgrows_the_column() -> None:
     assert found == [{"store_size": 3 * (2**31 - 1)}]
 
 
-def test_damage_stays_a_row_of_its_own() -> None:
+def test_damage_stays_a_separate_row() -> None:
     schema = wanted("topic", "messages", "damage")
     damage = {"file": "f", "commit_log_from": 0, "commit_log_to": 9, "reason": "r"}
     names = ("topic", "store_timestamp", "damage")
@@ -90,7 +90,7 @@ def test_damage_stays_a_row_of_its_own() -> None:
     ]
 
 
-def test_nothing_read_is_no_group() -> None:
+def test_reading_nothing_creates_no_group() -> None:
     schema = wanted("topic", "messages")
 
     assert told(BY_TOPIC_AND_MINUTE.grouped([], schema)) == []

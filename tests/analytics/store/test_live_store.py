@@ -70,7 +70,7 @@ def bodies(root: Path) -> list[bytes]:
     ]
 
 
-async def test_what_is_put_is_read_while_the_store_is_open(
+async def test_stored_messages_are_read_while_the_store_is_open(
     store: MessageStore, tmp_path: Path
 ) -> None:
     sent: list[bytes] = []

@@ -56,7 +56,7 @@ def test_splits_cut_the_log_without_gap_or_overlap(tmp_path: Path, split_bytes: 
     assert [row["commit_log_offset"] for row in read(reader, plan)] == expected(builder)
 
 
-def test_two_gigabytes_in_small_sparse_files_are_read(tmp_path: Path) -> None:
+def test_two_gigabytes_in_small_sparse_files_can_be_read(tmp_path: Path) -> None:
     file_bytes, files = 1 << 20, 2_100
     builder = StoreBuilder(tmp_path, file_bytes=4096)
     one = builder.put()
@@ -77,7 +77,7 @@ def test_two_gigabytes_in_small_sparse_files_are_read(tmp_path: Path) -> None:
     assert len(plan.shares(SPLIT_BYTES_DEFAULT)) == -(-files // 64)
 
 
-def test_files_allocated_ahead_are_no_messages(tmp_path: Path, queues: bool) -> None:
+def test_preallocated_files_contain_no_messages(tmp_path: Path, queues: bool) -> None:
     builder = StoreBuilder(tmp_path).put_many(10).add_zero_file().add_zero_file()
     root = builder.write(queues=queues)
 
@@ -89,9 +89,7 @@ def test_files_allocated_ahead_are_no_messages(tmp_path: Path, queues: bool) -> 
     assert not damages(root)
 
 
-def test_a_file_that_ended_full_before_the_next_got_its_first_record(
-    tmp_path: Path, queues: bool
-) -> None:
+def test_a_file_may_be_full_before_the_next_one_has_a_record(tmp_path: Path, queues: bool) -> None:
     builder = StoreBuilder(tmp_path)
     while len(builder.files) == 1:
         builder.put()
@@ -121,7 +119,7 @@ def test_units_of_records_that_never_reached_the_log_are_ignored(tmp_path: Path)
     assert not damages(root)
 
 
-def test_what_is_appended_after_the_plan_is_not_read(tmp_path: Path) -> None:
+def test_data_appended_after_the_plan_is_not_read(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path).put_many(10)
     reader = StoreReader(builder.write())
     plan = reader.plan()
@@ -133,7 +131,7 @@ def test_what_is_appended_after_the_plan_is_not_read(tmp_path: Path) -> None:
     assert [row["commit_log_offset"] for row in read(reader, plan)] == before
 
 
-def test_a_plan_within_given_offsets_is_the_same_picture_later(tmp_path: Path) -> None:
+def test_a_plan_with_fixed_offsets_gives_the_same_picture_later(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path).put_many(10)
     reader = StoreReader(builder.write())
     first = reader.plan()
@@ -164,7 +162,7 @@ def test_queues_longer_than_one_file_and_fillers_are_searched(
     assert [row["commit_log_offset"] for row in read(reader, plan)] == expected(builder)
 
 
-def test_only_files_near_the_wanted_time_are_read(tmp_path: Path) -> None:
+def test_only_files_near_the_requested_time_are_read(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path)
     hour = 3_600_000
     for number in range(300):
@@ -190,7 +188,7 @@ def test_only_files_near_the_wanted_time_are_read(tmp_path: Path) -> None:
     assert (plan.log_from, plan.log_to) == (0, builder.position)
 
 
-def test_a_clock_that_was_set_back_a_little_hides_nothing(tmp_path: Path) -> None:
+def test_a_small_clock_step_back_hides_nothing(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path)
     for number in range(200):
         back = CLOCK_STEP_MS_MAX - 1000 if number > 100 else 0
@@ -210,7 +208,7 @@ def test_a_clock_that_was_set_back_a_little_hides_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("made", ["nothing", "commitlog", "zero file", "empty file"])
-def test_a_store_without_messages_is_no_error(tmp_path: Path, made: str) -> None:
+def test_a_store_without_messages_is_not_an_error(tmp_path: Path, made: str) -> None:
     if made != "nothing":
         (tmp_path / "commitlog").mkdir()
     if made.endswith("file"):
@@ -225,17 +223,17 @@ def test_a_store_without_messages_is_no_error(tmp_path: Path, made: str) -> None
         assert plan.tail is None
 
 
-def test_a_missing_store_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_store_is_reported_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match=r"No store at .*gone\. The directory doesn't exist"):
         StoreReader(tmp_path / "gone").plan()
 
 
-def test_a_missing_commit_log_elsewhere_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_commit_log_elsewhere_is_reported_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match=r"No store at .*elsewhere\. The directory doesn't exist"):
         StoreReader(tmp_path, commit_log_path=tmp_path / "elsewhere").plan()
 
 
-def test_a_store_that_is_a_file_is_one_sentence(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_store_is_reported_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "commitlog").write_text("")
 
     with pytest.raises(ReportError, match=r"commitlog can't be read: Not a directory\."):
@@ -298,7 +296,7 @@ def test_a_last_record_torn_at_any_byte_is_left_out(
 
 
 @pytest.mark.usefixtures("small_splits")
-def test_a_cut_costs_the_same_however_many_queues_there_are(
+def test_a_truncation_costs_the_same_for_any_number_of_queues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builder = StoreBuilder(tmp_path, file_bytes=256 * 1024)
@@ -325,7 +323,7 @@ def test_a_cut_costs_the_same_however_many_queues_there_are(
 
 
 @pytest.mark.usefixtures("small_splits")
-def test_a_record_that_a_sender_made_inside_a_body_is_no_cut(tmp_path: Path) -> None:
+def test_a_record_that_a_sender_put_inside_a_body_is_not_a_truncation(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path, file_bytes=64 * 1024)
     for number in range(200):
         lead = bytes(number % 7)
@@ -363,7 +361,7 @@ def _record_that_states(commit_log_offset: int) -> bytes:
     return bytes(made[:size])
 
 
-def test_a_plan_from_before_the_first_file_has_the_lost_bytes(tmp_path: Path) -> None:
+def test_a_plan_from_before_the_first_file_includes_the_lost_bytes(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path).put_many(400)
     reader = StoreReader(builder.write())
     before = reader.plan()
@@ -376,7 +374,7 @@ def test_a_plan_from_before_the_first_file_has_the_lost_bytes(tmp_path: Path) ->
     assert [damage.reason for damage in reader.damages(plan.splits[0])] == [FILE_GONE]
 
 
-def test_a_plan_says_when_its_first_record_was_stored(tmp_path: Path) -> None:
+def test_a_plan_shows_when_its_first_record_was_stored(tmp_path: Path) -> None:
     root = StoreBuilder(tmp_path).put_many(10).write()
 
     assert StoreReader(root).plan().stored_from_ms == START_MS

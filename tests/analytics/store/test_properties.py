@@ -23,7 +23,7 @@ def properties_of(texts: list[bytes], bulk, before: bytes = b"") -> Properties:
 
 @TWINS
 @given(texts=st.lists(TEXTS, max_size=20), before=TEXTS)
-def test_they_equal_the_decoder_of_one(texts: list[str], before: str, bulk) -> None:
+def test_they_equal_the_single_decoders_result(texts: list[str], before: str, bulk) -> None:
     found = properties_of([text.encode() for text in texts], bulk, before.encode())
 
     expected = [properties.decode(text) for text in texts]
@@ -50,7 +50,7 @@ def test_keys_are_the_words_of_their_property(
 
 
 @TWINS
-def test_bytes_that_are_no_text_are_replaced(bulk) -> None:
+def test_non_text_bytes_are_replaced(bulk) -> None:
     found = properties_of([b"TAGS\x01\xff\x02k\xfe\x01v", b"TAGS\x01fine"], bulk)
 
     assert found.value("TAGS").to_pylist() == ["\ufffd", "fine"]
@@ -58,7 +58,7 @@ def test_bytes_that_are_no_text_are_replaced(bulk) -> None:
 
 
 @TWINS
-def test_of_a_name_that_repeats_the_last_counts(bulk) -> None:
+def test_the_last_value_of_a_repeated_name_counts(bulk) -> None:
     found = properties_of([b"a\x011\x02b\x012\x02a\x013", b"a\x014"], bulk)
 
     assert found.as_map().to_pylist() == [[("b", "2"), ("a", "3")], [("a", "4")]]
@@ -67,7 +67,7 @@ def test_of_a_name_that_repeats_the_last_counts(bulk) -> None:
 
 @TWINS
 @pytest.mark.parametrize("white", [" ", "\t", "\n", "\v", "\f", "\r"])
-def test_any_white_space_is_between_keys(white: str, bulk) -> None:
+def test_any_white_space_separates_keys(white: str, bulk) -> None:
     texts = [f"KEYS\x01{white}one{white}two", "KEYS\x01three\x08\x0e\x1f\u00a0four"]
 
     found = properties_of([text.encode() for text in texts], bulk).keys()

@@ -49,7 +49,7 @@ def test_every_record_of_several_files_is_read_once(tmp_path: Path, queues: bool
     assert plan.tail is None
 
 
-def test_entries_that_no_store_made_are_not_read(tmp_path: Path) -> None:
+def test_entries_that_no_store_creates_are_not_read(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path).put_many(400)
     root = builder.write(queues=True)
     for directory in ("commitlog", "consumequeue", "consumequeue/orders", "consumequeue/orders/0"):
@@ -60,7 +60,7 @@ def test_entries_that_no_store_made_are_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chunk_bytes", [91, 100, 257, 1000])
-def test_a_record_may_lie_across_any_chunk_edge(
+def test_a_record_may_cross_any_chunk_edge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
 ) -> None:
     monkeypatch.setattr(log_files, "CHUNK_BYTES", chunk_bytes)
@@ -93,7 +93,7 @@ def test_offsets_may_need_64_bits(tmp_path: Path, queues: bool, first_offset: in
     queues=st.booleans(),
 )
 @settings(max_examples=60, deadline=None)
-def test_whatever_is_damaged_each_byte_is_a_row_or_named(
+def test_any_damage_leaves_each_byte_in_a_row_or_named(
     tmp_path_factory: pytest.TempPathFactory,
     spoils: list[tuple[int, bytes]],
     queues: bool,
@@ -142,7 +142,7 @@ def test_whatever_is_damaged_each_byte_is_a_row_or_named(
         ("blank", struct.pack(">ii", 60, record.BLANK_MAGIC)),
     ],
 )
-def test_damage_in_the_middle_costs_that_record_only(
+def test_damage_in_the_middle_loses_only_that_record(
     tmp_path: Path, queues: bool, what: str, content: bytes
 ) -> None:
     builder = StoreBuilder(tmp_path).put_many(400)
@@ -159,7 +159,7 @@ def test_damage_in_the_middle_costs_that_record_only(
     assert found[0].file == str(builder.path_of(0))
 
 
-def test_damage_in_the_file_that_is_written_to_is_stepped_over(tmp_path: Path) -> None:
+def test_damage_in_the_currently_written_file_is_skipped(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path).put_many(20)
     builder.overwrite(builder.stored[5].commit_log_offset, bytes(8))
     builder.overwrite(builder.stored[9].commit_log_offset, bytes(8))
@@ -183,7 +183,7 @@ def test_a_page_of_zeros_is_one_damaged_range(tmp_path: Path, queues: bool) -> N
     assert sum(sizes) == sum(one.size for one in lost)
 
 
-def test_a_record_inside_a_damaged_body_is_not_believed_where_a_queue_knows_better(
+def test_a_record_inside_a_damaged_body_is_not_trusted_against_a_queue(
     tmp_path: Path,
 ) -> None:
     builder = StoreBuilder(tmp_path).put_many(3)
@@ -214,7 +214,7 @@ def test_a_record_inside_a_damaged_body_is_not_believed_where_a_queue_knows_bett
     assert offsets(root) == expected(builder, without=(3,))
 
 
-def test_damage_is_logged_where_it_is_no_column(
+def test_damage_is_logged_if_it_is_not_a_column(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     builder = StoreBuilder(tmp_path).put_many(20)
@@ -256,7 +256,7 @@ def test_a_file_that_expires_after_the_plan_is_named(tmp_path: Path) -> None:
     assert len(rows) - 1 == len([at for at in expected(builder) if at >= FILE_BYTES])
 
 
-def test_reading_fails_when_a_file_has_expired_since_the_plan(tmp_path: Path) -> None:
+def test_a_read_fails_if_a_file_has_expired_since_the_plan(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path).put_many(400)
     reader = StoreReader(builder.write())
     plan = reader.plan()
@@ -268,7 +268,7 @@ def test_reading_fails_when_a_file_has_expired_since_the_plan(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("fail", [True, False])
-def test_a_machine_that_does_not_see_the_store_says_so(tmp_path: Path, fail: bool) -> None:
+def test_a_machine_without_access_to_the_store_reports_it(tmp_path: Path, fail: bool) -> None:
     builder = StoreBuilder(tmp_path / "store").put_many(40)
     reader = StoreReader(builder.write())
     plan = reader.plan()
@@ -279,7 +279,7 @@ def test_a_machine_that_does_not_see_the_store_says_so(tmp_path: Path, fail: boo
         list(reader.read(plan.splits[0], WITH_DAMAGE, EVERY_TOPIC, fail_on_data_loss=fail))
 
 
-def test_a_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
+def test_a_truncated_file_is_named(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path).put_many(400)
     reader = StoreReader(builder.write())
     plan = reader.plan()
@@ -347,7 +347,7 @@ def test_hosts_may_be_ipv6(tmp_path: Path, queues: bool) -> None:
     assert not damages(root)
 
 
-def test_a_file_that_may_not_be_read_is_a_damaged_range(
+def test_a_file_without_read_permission_is_a_damaged_range(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builder = StoreBuilder(tmp_path).put_many(400)

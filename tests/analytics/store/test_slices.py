@@ -72,7 +72,7 @@ def test_a_rare_topic_is_read_through_its_queues(
     assert plan.skipped_bytes > builder.position * 9 // 10
 
 
-def test_a_topic_that_is_most_of_the_log_is_read_from_the_log(tmp_path: Path) -> None:
+def test_a_topic_that_fills_most_of_the_log_is_read_from_the_log(tmp_path: Path) -> None:
     builder = mixed(tmp_path)
     reader = StoreReader(builder.write())
     orders = frozenset({"orders"})
@@ -85,7 +85,7 @@ def test_a_topic_that_is_most_of_the_log_is_read_from_the_log(tmp_path: Path) ->
     ]
 
 
-def test_several_topics_and_one_that_is_not_there(tmp_path: Path) -> None:
+def test_several_topics_and_a_missing_one(tmp_path: Path) -> None:
     builder = mixed(tmp_path)
     builder.put("rarest", queue_id=5)
     reader = StoreReader(builder.write())
@@ -99,7 +99,7 @@ def test_several_topics_and_one_that_is_not_there(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_not_dispatched_yet_is_read_from_the_log(tmp_path: Path) -> None:
+def test_undispatched_messages_are_read_from_the_log(tmp_path: Path) -> None:
     builder = mixed(tmp_path)
     dispatched = {key: bytes(units) for key, units in builder.units.items()}
     dispatched_to = builder.position
@@ -182,7 +182,7 @@ def test_a_unit_smaller_than_any_record_is_damage(tmp_path: Path) -> None:
     assert [(one.commit_log_from, one.reason) for one in reader.damages(part)] == [(at, NO_RECORD)]
 
 
-def test_a_unit_that_points_to_another_topic_brings_no_row(tmp_path: Path) -> None:
+def test_a_unit_that_points_to_another_topic_adds_no_row(tmp_path: Path) -> None:
     builder = mixed(tmp_path)
     other = builder.stored[0]
     units = builder.units["rare", 1]

@@ -72,7 +72,7 @@ IDS = [f"{method} {path}" for method, path, _body, _action in WRITES]
 
 
 @pytest.mark.parametrize(("method", "path", "body", "action"), WRITES, ids=IDS)
-def test_a_change_is_done_and_written_down_with_its_token(
+def test_a_change_is_applied_and_recorded_with_its_token(
     method, path, body, action, programs, made
 ) -> None:
     done = programs.admin.ask(method, path.format(**made), body)
@@ -89,16 +89,14 @@ ADMINISTRATORS = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "action"), ADMINISTRATORS)
-def test_who_is_no_administrator_changes_none_of_it(
-    method, path, body, action, programs, made
-) -> None:
+def test_only_an_administrator_changes_it(method, path, body, action, programs, made) -> None:
     done = programs.operator.ask(method, path.format(**made), body)
 
     assert done.status_code == 403
     assert not Entry.objects.filter(outcome="done").exists()
 
 
-def test_everything_is_not_people(other_administrator, made) -> None:
+def test_everything_does_not_include_users(other_administrator, made) -> None:
     """Accounts outlive the token that creates them, so that needs an explicit scope."""
     program = Program(other_administrator, (f"{EVERYTHING}:{WRITE}",))
 
@@ -109,7 +107,7 @@ def test_everything_is_not_people(other_administrator, made) -> None:
     assert program.get("/people").status_code == 200
 
 
-def test_an_invitation_is_told_once_and_kept_nowhere(programs, made) -> None:
+def test_an_invitation_is_shown_once_and_not_stored(programs, made) -> None:
     body = {"name": "otto", "role": "viewer"}
     first = programs.admin.post("/invitations", body, Idempotency_Key="one")
     again = programs.admin.post("/invitations", body, Idempotency_Key="one")
@@ -123,7 +121,7 @@ def test_an_invitation_is_told_once_and_kept_nowhere(programs, made) -> None:
     assert token not in json.dumps(list(Entry.objects.values("before", "after", "remark")))
 
 
-def test_a_role_is_given_and_the_other_values_stay(programs, made) -> None:
+def test_a_role_is_assigned_and_the_other_values_stay(programs, made) -> None:
     programs.admin.patch(f"/people/{made['person']}", {"role": "operator"})
 
     account = get_user_model().objects.get(pk=made["person"])
@@ -168,7 +166,7 @@ def test_the_last_administrator_stays(programs, made, admin_account) -> None:
         ("GET", "/brokers/broker-a/0/delays/99", None, 404),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_changes_nothing(
+def test_invalid_input_is_rejected_and_changes_nothing(
     method, path, body, status, programs, made
 ) -> None:
     refused = programs.admin.ask(method, path.format(**made), body)
@@ -178,7 +176,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(
     assert not Entry.objects.filter(outcome="done").exists()
 
 
-def test_a_role_and_a_rule_keep_what_the_body_leaves_out(programs, made) -> None:
+def test_a_role_and_a_rule_keep_values_missing_in_the_body(programs, made) -> None:
     programs.admin.patch(f"/roles/{made['role']}", {"groups": ["a"]})
     programs.admin.patch(f"/masking/{made['mask']}", {"topics": ["x-*", "y"]})
 
@@ -187,7 +185,7 @@ def test_a_role_and_a_rule_keep_what_the_body_leaves_out(programs, made) -> None
     assert (rule.name, rule.topics, rule.what) == ("cards", ["x-*", "y"], "[0-9]{16}")
 
 
-def test_a_rule_is_tried_on_a_sample_and_not_made(programs, made) -> None:
+def test_a_rule_is_tried_on_a_sample_and_not_saved(programs, made) -> None:
     sample = {**RULE, "sample": "to DE00000000000000000001 now"}
 
     tried = programs.admin.post("/masking?dry_run=true", sample).json()
@@ -197,7 +195,7 @@ def test_a_rule_is_tried_on_a_sample_and_not_made(programs, made) -> None:
     assert MaskingRule.objects.count() == 1
 
 
-def test_a_label_is_changed_and_taken_back(programs, made) -> None:
+def test_a_label_is_changed_and_undone(programs, made) -> None:
     entry = programs.operator.patch("/labels/topics/Orders", {"owner": "team-pay"}).json()["entry"]
     assert programs.reader.get("/labels/topics/Orders").json()["owner"] == "team-pay"
     programs.operator.patch("/labels/topics/Orders", {"owner": "team-shop"})
@@ -210,7 +208,7 @@ def test_a_label_is_changed_and_taken_back(programs, made) -> None:
     assert not Label.objects.exists()
 
 
-def test_what_waits_is_listed_and_decided(programs, brokers, made) -> None:
+def test_waiting_transactions_are_listed_and_decided(programs, brokers, made) -> None:
     listed = programs.operator.get("/brokers/broker-a/0/transactions").json()
     plan = programs.operator.post("/brokers/broker-a/0/transactions/0/commit?dry_run=true").json()
     levels = programs.reader.get("/brokers/broker-a/0/delays").json()

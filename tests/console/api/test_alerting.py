@@ -40,7 +40,7 @@ def last_action() -> str:
     return Entry.objects.order_by("-pk")[0].action
 
 
-def test_a_rule_is_made_changed_switched_and_deleted(programs, made) -> None:
+def test_a_rule_is_created_changed_switched_and_deleted(programs, made) -> None:
     rule = programs.admin.post("/alert-rules", RULE)
     assert rule.status_code == 200, rule.content
     path = f"/alert-rules/{rule.json()['id']}"
@@ -59,7 +59,7 @@ def test_a_rule_is_made_changed_switched_and_deleted(programs, made) -> None:
     assert last_action() == "alert-rule.delete"
 
 
-def test_a_rule_is_tried_on_the_history_and_not_kept(programs, made) -> None:
+def test_a_rule_is_tried_on_the_history_and_not_saved(programs, made) -> None:
     body = {**RULE, "name": "x"}
 
     response = programs.admin.post("/alert-rule-previews", body)
@@ -69,7 +69,7 @@ def test_a_rule_is_tried_on_the_history_and_not_kept(programs, made) -> None:
     assert not Rule.objects.filter(name="x").exists()
 
 
-def test_a_channel_is_made_with_a_secret_that_is_told_once(programs, made) -> None:
+def test_a_channels_secret_is_shown_once(programs, made) -> None:
     body = {"name": "hook", "kind": "webhook", "url": "https://example.com/hook"}
 
     channel = programs.admin.post("/alert-channels", body)
@@ -97,7 +97,7 @@ def test_an_alert_is_silenced_and_heard_again(programs, made) -> None:
     assert not Silence.objects.filter(pk=silence["id"]).exists()
 
 
-def test_a_window_is_made_changed_and_deleted(programs, made) -> None:
+def test_a_window_is_created_changed_and_deleted(programs, made) -> None:
     window = programs.operator.post("/maintenance-windows", WINDOW)
     assert window.status_code == 200, window.content
     path = f"/maintenance-windows/{window.json()['id']}"
@@ -132,7 +132,7 @@ def test_a_report_is_started_and_cancelled(programs, ready) -> None:
     assert ReportRun.objects.count() == 1
 
 
-def test_a_schedule_is_made_changed_switched_and_deleted(programs, ready) -> None:
+def test_a_schedule_is_created_changed_switched_and_deleted(programs, ready) -> None:
     body = {"report": "traffic", "name": "mornings", "cron": "30 6 * * 1-5"}
 
     schedule = programs.operator.post("/report-schedules", body)
@@ -156,6 +156,6 @@ def test_a_schedule_is_made_changed_switched_and_deleted(programs, ready) -> Non
         ("/report-schedules", {"report": "traffic", "name": "x"}),
     ],
 )
-def test_a_viewer_makes_none_of_it(path, body, programs, made) -> None:
+def test_a_viewer_creates_none_of_it(path, body, programs, made) -> None:
     assert programs.reader.post(path, body).status_code == 403
     assert not Entry.objects.exclude(outcome="refused").exists()

@@ -20,7 +20,7 @@ def accounts(brokers):
     return brokers
 
 
-def test_an_account_is_made_with_the_secret_that_the_program_gives(programs, accounts) -> None:
+def test_an_account_is_created_with_the_programs_secret(programs, accounts) -> None:
     body = {"topic_perms": ["orders=SUB"]}
     path = "/broker-accounts/invoice-service"
 
@@ -39,7 +39,7 @@ def test_an_account_is_made_with_the_secret_that_the_program_gives(programs, acc
     ]
 
 
-def test_an_account_is_changed_planned_undone_and_deleted(programs, accounts) -> None:
+def test_an_account_is_previewed_changed_undone_and_deleted(programs, accounts) -> None:
     path = "/broker-accounts/order-service"
     planned = programs.admin.ask("PUT", f"{path}?dry_run=true", {"topic_perms": ["orders=SUB"]})
     assert accounts.access[ADDRESS].accounts == (ORDERS,)
@@ -53,7 +53,9 @@ def test_an_account_is_changed_planned_undone_and_deleted(programs, accounts) ->
     assert accounts.access[ADDRESS].accounts == ()
 
 
-def test_secrets_and_white_addresses_are_set_and_access_is_explained(programs, accounts) -> None:
+def test_secrets_and_whitelist_addresses_are_set_and_access_is_explained(
+    programs, accounts
+) -> None:
     renewed = programs.admin.post("/broker-account-secrets/order-service", {"secret_key": SECRET})
     white = programs.admin.ask("PUT", "/broker-white-addresses", {"addresses": ["10.9.9.9"]})
     asked = "?address=10.0.0.1&action=send&access_key=order-service&name=orders"

@@ -11,7 +11,7 @@ from console.people.audit.models import Entry
 pytestmark = pytest.mark.django_db
 
 
-def test_programs_list_producers_plan_and_disconnect(programs, brokers) -> None:
+def test_programs_can_list_producers_plan_and_disconnect(programs, brokers) -> None:
     where = ("10.0.0.5@17", "10.0.0.5:4411", "JAVA", 407)
     brokers.producers.append(Producer("shop", *where, 1_000, ("broker-a",)))
     brokers.members["billing"] = [Member(*where, ("broker-a",))]

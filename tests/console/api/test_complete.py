@@ -81,7 +81,7 @@ def operations_of(page: str, *, writes: bool) -> list[str]:
     return [each.name for each in found if each.writes == writes]
 
 
-def test_each_page_that_shows_something_is_read_by_an_operation(actors, brokers) -> None:
+def test_each_page_that_shows_something_has_an_equivalent_operation(actors, brokers) -> None:
     lacking = []
     for name, parameters in ALL:
         if name in EXCEPTIONS or operations_of(name, writes=False):
@@ -94,7 +94,7 @@ def test_each_page_that_shows_something_is_read_by_an_operation(actors, brokers)
     assert not lacking, " ".join(lacking)
 
 
-def test_each_page_that_changes_something_has_an_operation_that_does(actors, brokers) -> None:
+def test_each_page_that_changes_something_has_an_equivalent_operation(actors, brokers) -> None:
     lacking = [
         name
         for name, parameters in ALL
@@ -108,7 +108,7 @@ def test_each_page_that_changes_something_has_an_operation_that_does(actors, bro
     assert not lacking, " ".join(lacking)
 
 
-def test_exceptions_and_pages_of_operations_are_there() -> None:
+def test_operations_exceptions_and_pages_exist() -> None:
     names = {name for name, _parameters in ALL}
 
     assert set(EXCEPTIONS) <= names

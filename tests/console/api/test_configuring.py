@@ -56,7 +56,7 @@ IDS = [f"{method} {path}" for method, path, _body, _action in WRITES]
 
 
 @pytest.mark.parametrize(("method", "path", "body", "action"), WRITES, ids=IDS)
-def test_a_change_is_shown_first_then_done_and_written_down(
+def test_a_change_is_previewed_then_applied_and_recorded(
     method, path, body, action, programs, known
 ) -> None:
     if action != "broker.confirm":
@@ -75,7 +75,7 @@ def test_a_change_is_shown_first_then_done_and_written_down(
     assert done.json()["entry"] in (entry.pk, None)
 
 
-def test_what_is_made_is_what_was_asked(programs, known) -> None:
+def test_the_result_matches_the_request(programs, known) -> None:
     body = {"topic": "New", "write_queue_nums": 3, "read_queue_nums": 5, "order": True}
 
     programs.operator.post("/topics", body)
@@ -84,7 +84,7 @@ def test_what_is_made_is_what_was_asked(programs, known) -> None:
     assert (config.write_queue_nums, config.read_queue_nums, config.order) == (3, 5, True)
 
 
-def test_a_change_leaves_alone_what_it_does_not_name(programs, known) -> None:
+def test_a_change_leaves_unnamed_values_alone(programs, known) -> None:
     programs.operator.post("/topics", {"topic": "New", "order": True, "write_queue_nums": 3})
 
     programs.operator.patch("/topics/New", {"perm": 4})
@@ -93,7 +93,7 @@ def test_a_change_leaves_alone_what_it_does_not_name(programs, known) -> None:
     assert (config.perm, config.order, config.write_queue_nums) == (4, True, 3)
 
 
-def test_the_same_once_more_is_nothing_to_do(programs, known) -> None:
+def test_repeating_it_does_nothing(programs, known) -> None:
     programs.operator.patch("/topics/Orders", {"perm": 4})
     again = programs.operator.patch("/topics/Orders", {"perm": 4})
 
@@ -101,7 +101,7 @@ def test_the_same_once_more_is_nothing_to_do(programs, known) -> None:
     assert Entry.objects.count() == 1
 
 
-def test_an_objection_has_to_be_accepted(programs, known) -> None:
+def test_an_objection_must_be_accepted(programs, known) -> None:
     known.add_topic("Wide", queue_nums=8)
     known.put("Wide", 7, 1_000)
     body = {"write_queue_nums": 1, "read_queue_nums": 1}
@@ -116,7 +116,7 @@ def test_an_objection_has_to_be_accepted(programs, known) -> None:
     assert done.status_code == 200
 
 
-def test_a_change_planned_on_something_else_is_refused(programs, known) -> None:
+def test_a_change_planned_on_a_different_state_is_rejected(programs, known) -> None:
     seen = programs.operator.patch("/topics/Orders?dry_run=true", {"perm": 4}).json()["seen"]
     programs.admin.patch("/topics/Orders", {"perm": 2})
 
@@ -145,7 +145,7 @@ def test_a_change_planned_on_something_else_is_refused(programs, known) -> None:
         ("POST", "/audit/99/undo", None, 404),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_changes_nothing(
+def test_invalid_input_is_rejected_and_changes_nothing(
     method, path, body, status, programs, known
 ) -> None:
     response = programs.admin.ask(method, path, body)
@@ -164,7 +164,7 @@ def test_a_viewer_changes_nothing(method, path, body, action, programs, known) -
     assert not Entry.objects.filter(action=action).exists()
 
 
-def test_a_role_made_here_bounds_a_token_by_name(programs, known, reader_account) -> None:
+def test_a_custom_role_limits_a_token_by_name(programs, known, reader_account) -> None:
     role = CustomRole.objects.create(name="shop", actions=["topic.change"], topics=["shop-*"])
     role.members.add(reader_account)
 
@@ -177,7 +177,7 @@ def test_a_role_made_here_bounds_a_token_by_name(programs, known, reader_account
 
 
 @pytest.mark.parametrize("number", [1, 5, 7], ids=lambda number: IDS[number])
-def test_what_was_changed_is_taken_back_by_its_entry(number, programs, known) -> None:
+def test_a_change_is_undone_by_its_entry(number, programs, known) -> None:
     method, path, body, _action = WRITES[number]
 
     def now() -> tuple[object, ...]:

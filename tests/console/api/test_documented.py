@@ -48,7 +48,7 @@ def test_there_are_examples() -> None:
 
 
 @pytest.mark.parametrize("command", examples())
-def test_an_example_does_what_it_says(command, programs, brokers) -> None:
+def test_an_example_works_as_documented(command, programs, brokers) -> None:
     brokers.add_topic("orders")
     brokers.add_group("billing")
     brokers.put("orders", 0, 1_000)

@@ -33,7 +33,7 @@ def with_perm(programs, perm: int, topic: str = "Orders"):
     return document
 
 
-def test_a_file_is_planned_then_changed_then_taken_back(programs, orders) -> None:
+def test_a_file_is_previewed_then_applied_then_undone(programs, orders) -> None:
     document = with_perm(programs, 4)
     plan = programs.admin.ask("PUT", f"{TOPICS}?dry_run=true", document).json()
     assert plan["changes"]["wanted"]["Orders"]["perm"] == 4
@@ -51,7 +51,7 @@ def test_a_file_is_planned_then_changed_then_taken_back(programs, orders) -> Non
     assert orders.topic_configs["Orders"].perm == 6
 
 
-def test_an_entry_that_both_have_changed_is_refused_and_others_stay(programs, orders) -> None:
+def test_an_entry_changed_on_both_sides_is_rejected_and_others_stay(programs, orders) -> None:
     orders.add_topic("Bills")
     seen = programs.admin.ask("PUT", f"{TOPICS}?dry_run=true", with_perm(programs, 4)).json()
     document = with_perm(programs, 4)
@@ -67,7 +67,7 @@ def test_an_entry_that_both_have_changed_is_refused_and_others_stay(programs, or
     assert orders.topic_configs["Bills"].perm == 2
 
 
-def test_what_it_costs_has_to_be_accepted(programs, orders) -> None:
+def test_the_cost_must_be_accepted(programs, orders) -> None:
     document = programs.admin.get(OFFSETS).json()
     document["offsetTable"]["Orders@billing"]["0"] = 1
 
@@ -108,7 +108,7 @@ def test_delay_offsets_and_filters_are_changed_like_the_other_files(programs, or
     assert programs.admin.get(filters).json() == {"filterDataByTopic": {}}
 
 
-def test_a_version_comes_back(programs, orders) -> None:
+def test_a_version_can_be_restored(programs, orders) -> None:
     programs.admin.get("/files")
     version = FileVersion.objects.get(file="topics.json")
     programs.admin.ask("PUT", TOPICS, with_perm(programs, 4))
@@ -130,7 +130,7 @@ def test_a_version_comes_back(programs, orders) -> None:
         ("/files/other/topics.json", {"topicConfigTable": {}}, 404),
     ],
 )
-def test_what_is_no_such_file_is_refused_and_changes_nothing(
+def test_an_invalid_file_is_rejected_and_changes_nothing(
     path, body, status, programs, orders
 ) -> None:
     refused = programs.admin.ask("PUT", path, body)
@@ -139,7 +139,7 @@ def test_what_is_no_such_file_is_refused_and_changes_nothing(
     assert not Entry.objects.filter(outcome="done").exists()
 
 
-def test_programs_see_files_and_change_the_entries_that_their_owner_may(
+def test_programs_see_files_and_change_the_entries_permitted_to_their_owner(
     programs, orders, reader_account
 ) -> None:
     orders.add_topic("Bills")
@@ -180,7 +180,7 @@ WRITES = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "action"), WRITES)
-def test_a_deed_about_sql_is_done_and_written_down(
+def test_a_change_of_sql_access_is_applied_and_recorded(
     method, path, body, action, programs, lake
 ) -> None:
     done = programs.admin.ask(method, path.format(query=lake.pk), body)
@@ -192,13 +192,13 @@ def test_a_deed_about_sql_is_done_and_written_down(
 
 
 @pytest.mark.parametrize(("method", "path", "body", "action"), WRITES)
-def test_who_may_not_ask_the_lake_does_none_of_it(
+def test_a_user_without_lake_access_may_do_none_of_it(
     method, path, body, action, programs, lake
 ) -> None:
     assert programs.operator.ask(method, path.format(query=lake.pk), body).status_code == 403
 
 
-def test_others_queries_are_shared_and_not_changed(programs, lake, operator_account) -> None:
+def test_others_queries_are_shared_but_not_changed(programs, lake, operator_account) -> None:
     grant(operator_account, None)
     SavedQuery.objects.update(is_shared=True)
 
@@ -208,7 +208,7 @@ def test_others_queries_are_shared_and_not_changed(programs, lake, operator_acco
     assert SavedQuery.objects.exists()
 
 
-def test_a_right_is_for_the_topics_that_were_named(programs, lake) -> None:
+def test_a_permission_is_limited_to_the_named_topics(programs, lake) -> None:
     programs.admin.ask("PUT", "/sql/rights/group:7", {"topics": ["Ord*", "bills"]})
     assert [topics for _who, topics in every_right()] == [("Ord*", "bills")]
 
@@ -227,7 +227,7 @@ def test_a_right_is_for_the_topics_that_were_named(programs, lake) -> None:
         ("DELETE", "/sql/rights/nobody", None, 404),
     ],
 )
-def test_what_makes_no_sense_is_refused(method, path, body, status, programs, lake) -> None:
+def test_invalid_input_is_rejected(method, path, body, status, programs, lake) -> None:
     refused = programs.admin.ask(method, path.format(query=lake.pk), body)
 
     assert refused.status_code == status, refused.content

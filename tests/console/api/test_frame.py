@@ -46,7 +46,7 @@ def detail_of(response) -> str:
 @pytest.mark.parametrize(
     "header", ["", "Bearer", "Bearer tba_guessed", "Basic YWRhOng=", "Bearer "]
 )
-def test_without_a_token_of_ours_nothing_opens(header, programs, actors) -> None:
+def test_without_one_of_our_tokens_nothing_opens(header, programs, actors) -> None:
     for client in (Client(), actors.admin):
         response = client.get("/api/v1/topics", headers={"Authorization": header})
 
@@ -55,7 +55,7 @@ def test_without_a_token_of_ours_nothing_opens(header, programs, actors) -> None
         assert "token" in detail_of(response)
 
 
-def test_a_program_is_no_stranger_while_its_token_is_usable(programs, at) -> None:
+def test_a_program_is_not_a_stranger_while_its_token_is_valid(programs, at) -> None:
     header = f"Bearer {programs.reader.text}"
 
     assert is_header_usable(header)
@@ -74,7 +74,7 @@ def test_a_token_expires_by_the_clock(programs, at) -> None:
     assert "expired" in detail_of(response)
 
 
-def test_a_token_of_somebody_switched_off_opens_nothing(programs, reader_account) -> None:
+def test_a_disabled_users_token_opens_nothing(programs, reader_account) -> None:
     reader_account.is_active = False
     reader_account.save()
 
@@ -84,7 +84,7 @@ def test_a_token_of_somebody_switched_off_opens_nothing(programs, reader_account
     assert "disabled" in detail_of(response)
 
 
-def test_only_the_digest_of_a_token_is_kept(programs) -> None:
+def test_only_the_digest_of_a_token_is_stored(programs) -> None:
     token = programs.admin.token
 
     assert token.digest == digest_of(programs.admin.text)
@@ -92,7 +92,7 @@ def test_only_the_digest_of_a_token_is_kept(programs) -> None:
     assert not any(programs.admin.text in value for value in values)
 
 
-def test_a_token_notes_when_and_from_where_it_is_used(programs) -> None:
+def test_a_token_records_when_and_from_where_it_is_used(programs) -> None:
     programs.reader.get("/topics")
 
     programs.reader.token.refresh_from_db()
@@ -100,7 +100,7 @@ def test_a_token_notes_when_and_from_where_it_is_used(programs) -> None:
     assert programs.reader.token.used_from == "127.0.0.1"
 
 
-def test_a_token_does_what_its_scopes_name(brokers, admin_account) -> None:
+def test_a_token_allows_what_its_scopes_name(brokers, admin_account) -> None:
     program = Program(admin_account, ["topics:read", "marks:write"])
 
     assert program.get("/topics").status_code == 200
@@ -122,14 +122,14 @@ def test_every_area_has_both_scopes_and_no_scope_covers_another_area() -> None:
     assert len(every_scope()) == 2 * len(AREAS) + 2
 
 
-def test_a_token_may_not_do_what_its_owner_may_not(programs) -> None:
+def test_a_token_may_not_exceed_its_owners_permissions(programs) -> None:
     response = programs.operator.get("/audit")
 
     assert response.status_code == 403
     assert "Administrator" in detail_of(response)
 
 
-def test_a_session_beside_a_token_counts_for_nothing(programs, actors) -> None:
+def test_a_session_beside_a_token_is_ignored(programs, actors) -> None:
     headers = {"Authorization": f"Bearer {programs.reader.text}"}
 
     response = actors.admin.get("/api/v1/audit", headers=headers)
@@ -138,7 +138,7 @@ def test_a_session_beside_a_token_counts_for_nothing(programs, actors) -> None:
     assert actors.admin.get(reverse("audit:list")).status_code == 200
 
 
-def test_a_token_sends_so_many_requests_a_minute(programs, settings, at) -> None:
+def test_a_tokens_requests_per_minute_are_limited(programs, settings, at) -> None:
     settings.TREBUCHET_API_REQUESTS_A_MINUTE = 3
     at(seconds=0)
 
@@ -153,7 +153,7 @@ def test_a_token_sends_so_many_requests_a_minute(programs, settings, at) -> None
     assert programs.reader.get("/marks").status_code == 200
 
 
-def test_an_answer_that_the_program_has_is_not_sent_again(programs) -> None:
+def test_an_answer_the_program_already_has_is_not_resent(programs) -> None:
     first = programs.reader.get("/marks")
 
     again = programs.reader.get("/marks", If_None_Match=first["ETag"])
@@ -182,14 +182,14 @@ def test_no_other_site_may_read_answers(programs) -> None:
         ("GET", "/replays/9223372036854775807", 404),
     ],
 )
-def test_what_goes_wrong_is_a_problem_with_a_sentence(method, path, status, programs) -> None:
+def test_each_failure_is_a_problem_with_an_explanation(method, path, status, programs) -> None:
     response = programs.admin.ask(method, path)
 
     assert response.status_code == status
     assert detail_of(response)
 
 
-def test_a_broker_that_is_gone_is_a_problem_with_its_advice(programs, brokers, monkeypatch) -> None:
+def test_a_missing_broker_is_a_problem_with_advice(programs, brokers, monkeypatch) -> None:
     brokers.fails = BrokerDownError("127.0.0.1:10911", "timed out")
 
     response = programs.reader.get("/topics")
@@ -198,7 +198,7 @@ def test_a_broker_that_is_gone_is_a_problem_with_its_advice(programs, brokers, m
     assert "isn't responding" in detail_of(response)
 
 
-def test_a_list_goes_on_where_its_cursor_says_though_rows_come_and_go(programs, brokers) -> None:
+def test_a_list_continues_at_its_cursor_while_rows_change(programs, brokers) -> None:
     for name in ("A", "B", "C", "D"):
         brokers.add_topic(name)
 
@@ -212,7 +212,7 @@ def test_a_list_goes_on_where_its_cursor_says_though_rows_come_and_go(programs, 
     assert second["next"] is None
 
 
-def test_a_write_with_a_key_is_done_once_and_answered_twice(programs) -> None:
+def test_a_write_with_a_key_is_applied_once_and_answered_twice(programs) -> None:
     first = programs.operator.post("/marks", MARK, Idempotency_Key="a")
     again = programs.operator.post("/marks", MARK, Idempotency_Key="a")
 
@@ -222,7 +222,7 @@ def test_a_write_with_a_key_is_done_once_and_answered_twice(programs) -> None:
     assert Entry.objects.filter(action="mark.add").count() == 1
 
 
-def test_a_refusal_is_repeated_too(programs) -> None:
+def test_a_rejection_is_also_repeated(programs) -> None:
     first = programs.operator.post("/marks", {"text": ""}, Idempotency_Key="a")
     again = programs.operator.post("/marks", {"text": ""}, Idempotency_Key="a")
 
@@ -233,7 +233,7 @@ def test_a_refusal_is_repeated_too(programs) -> None:
 @pytest.mark.parametrize(
     ("path", "body"), [("/marks", {"text": "other"}), ("/marks?x=1", MARK)], ids=["body", "address"]
 )
-def test_a_key_is_of_one_request(path, body, programs) -> None:
+def test_a_key_belongs_to_one_request(path, body, programs) -> None:
     programs.operator.post("/marks", MARK, Idempotency_Key="a")
 
     response = programs.operator.post(path, body, Idempotency_Key="a")
@@ -243,14 +243,14 @@ def test_a_key_is_of_one_request(path, body, programs) -> None:
     assert Entry.objects.filter(action="mark.add").count() == 1
 
 
-def test_keys_of_two_tokens_have_nothing_to_do_with_each_other(programs) -> None:
+def test_keys_of_two_tokens_are_independent(programs) -> None:
     programs.operator.post("/marks", MARK, Idempotency_Key="a")
     programs.admin.post("/marks", MARK, Idempotency_Key="a")
 
     assert Entry.objects.filter(action="mark.add").count() == 2
 
 
-def test_a_key_without_an_answer_is_not_tried_again(programs) -> None:
+def test_a_key_without_an_answer_is_not_retried(programs) -> None:
     programs.operator.post("/marks", MARK, Idempotency_Key="a")
     KeptAnswer.objects.update(status=None)
 
@@ -260,7 +260,7 @@ def test_a_key_without_an_answer_is_not_tried_again(programs) -> None:
     assert Entry.objects.filter(action="mark.add").count() == 1
 
 
-def test_keys_are_kept_for_a_day_and_bounded_in_number(programs, at) -> None:
+def test_keys_are_kept_for_a_day_and_limited_in_number(programs, at) -> None:
     made = [
         KeptAnswer(token=programs.operator.token, key=f"k{each}", digest="x", made_ms=now_ms())
         for each in range(KEYS_MAX + 5)
@@ -277,7 +277,7 @@ def test_keys_are_kept_for_a_day_and_bounded_in_number(programs, at) -> None:
 
 
 @pytest.mark.parametrize("key", ["x" * 129, "a\tb"])
-def test_a_key_that_is_none_is_refused(key, programs) -> None:
+def test_an_invalid_key_is_rejected(key, programs) -> None:
     response = programs.operator.post("/marks", MARK, Idempotency_Key=key)
 
     assert response.status_code == 400
@@ -288,7 +288,7 @@ def test_a_key_that_is_none_is_refused(key, programs) -> None:
     "body",
     [b"[1]", b"{", b'{"text": "\\ud800"}', b"\xff", b'{"text": "x", "other": 1}', b"[" * 5_000],
 )
-def test_a_body_that_makes_no_sense_is_refused_with_a_sentence(body, programs) -> None:
+def test_an_invalid_body_is_rejected_with_an_explanation(body, programs) -> None:
     response = Client().post(
         "/api/v1/marks",
         body,
@@ -310,7 +310,7 @@ def test_the_audit_names_token_and_request(programs, operator_account) -> None:
     assert len(entry.request_id) == 32
 
 
-def test_a_refused_token_is_in_the_audit_and_its_text_is_not(programs, at) -> None:
+def test_a_rejected_token_is_audited_without_its_text(programs, at) -> None:
     at(days=31)
     programs.reader.get("/topics")
 
@@ -319,7 +319,7 @@ def test_a_refused_token_is_in_the_audit_and_its_text_is_not(programs, at) -> No
     assert programs.reader.text not in str(entry.__dict__)
 
 
-def test_a_token_is_made_on_a_page_and_shown_once(actors, reader_account) -> None:
+def test_a_token_is_created_on_a_page_and_shown_once(actors, reader_account) -> None:
     data = {"name": "pipeline", "scopes": ["topics:read", "*:read"], "days": 7}
 
     made = actors.reader.post(reverse("api:token-create"), data).content.decode()
@@ -345,7 +345,7 @@ def test_a_token_is_made_on_a_page_and_shown_once(actors, reader_account) -> Non
         ({"name": "a\nb", "scopes": ["topics:read"], "days": 7}, "one line"),
     ],
 )
-def test_a_token_that_makes_no_sense_is_not_made(data, said, actors) -> None:
+def test_an_invalid_token_is_not_created(data, said, actors) -> None:
     response = actors.reader.post(reverse("api:token-create"), data)
 
     assert response.status_code == 422
@@ -353,7 +353,7 @@ def test_a_token_that_makes_no_sense_is_not_made(data, said, actors) -> None:
     assert not ApiToken.objects.exists()
 
 
-def test_nobody_has_more_than_so_many_tokens(actors, reader_account) -> None:
+def test_the_number_of_a_users_tokens_is_limited(actors, reader_account) -> None:
     for number in range(TOKENS_MAX):
         ApiToken.objects.create(
             owner=reader_account, name=str(number), digest=str(number), made_ms=1, expires_ms=2
@@ -366,7 +366,7 @@ def test_nobody_has_more_than_so_many_tokens(actors, reader_account) -> None:
     assert ApiToken.objects.count() == TOKENS_MAX
 
 
-def test_who_deletes_a_token_is_its_owner_or_an_administrator(programs, actors) -> None:
+def test_a_token_is_deleted_by_its_owner_or_an_administrator(programs, actors) -> None:
     mine, others = programs.reader.token, programs.operator.token
 
     for client, token, status in (
@@ -381,7 +381,7 @@ def test_who_deletes_a_token_is_its_owner_or_an_administrator(programs, actors) 
     assert programs.admin.get("/topics").status_code == 200
 
 
-def test_the_schema_is_for_programs_and_for_people(programs, actors) -> None:
+def test_the_schema_is_for_programs_and_people(programs, actors) -> None:
     for response in (
         programs.reader.get("/openapi.json"),
         actors.reader.get("/api/v1/openapi.json"),

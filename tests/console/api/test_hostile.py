@@ -66,13 +66,13 @@ def call_of(dice: random.Random, path: str, described: dict[str, Any]) -> tuple[
     return f"{path}?{urlencode(query)}", body if fields else None
 
 
-def test_what_the_schema_names_is_all_there_is() -> None:
+def test_the_schema_is_complete() -> None:
     named = {(method, path) for method, path, _described in schema_paths()}
 
     assert named == {(each.method, each.shown_path) for each in OPERATIONS.values()}
 
 
-def test_no_call_is_answered_by_a_failure(programs, harmless, settings) -> None:
+def test_no_call_is_answered_with_a_failure(programs, harmless, settings) -> None:
     settings.TREBUCHET_API_REQUESTS_A_MINUTE = 10 * CALLS
     dice = random.Random(SEED)
     operations = schema_paths()

@@ -24,7 +24,7 @@ def known(brokers, monkeypatch):
     return brokers
 
 
-def test_messages_are_sent_and_read_again(programs, known) -> None:
+def test_messages_are_sent_and_read_back(programs, known) -> None:
     body = {"topic": "Orders", "body": "n ${n}", "keys": "k1", "count": 3, "queue": "broker-a:1"}
 
     plan = programs.operator.post("/messages?dry_run=true", body)
@@ -48,7 +48,7 @@ def test_messages_are_sent_and_read_again(programs, known) -> None:
         ("\x02", "Remove the control characters U+0001 and U+0002. They separate properties."),
     ],
 )
-def test_a_character_that_breaks_properties_is_refused_with_the_reason(
+def test_a_character_that_breaks_properties_is_rejected_with_the_reason(
     character, reason, field, is_half, programs, known
 ) -> None:
     text = f"a=b{character}c"
@@ -60,7 +60,7 @@ def test_a_character_that_breaks_properties_is_refused_with_the_reason(
     assert not HalfMessage.objects.exists()
 
 
-def test_other_control_characters_are_stored_as_they_were_sent(programs, known) -> None:
+def test_other_control_characters_are_stored_unchanged(programs, known) -> None:
     fields = {"tag": "\x1ft", "keys": "k\x1f", "properties": " a =\x0bb\x1c \r\n c = d\x1f"}
 
     done = programs.operator.post(
@@ -73,7 +73,7 @@ def test_other_control_characters_are_stored_as_they_were_sent(programs, known) 
     assert (read["properties"]["a"], read["properties"]["c"]) == ("\x0bb\x1c", "d\x1f")
 
 
-def test_a_body_is_for_those_who_may_read_it(programs, known) -> None:
+def test_a_body_is_visible_only_to_users_allowed_to_read_it(programs, known) -> None:
     programs.operator.post(
         "/messages", {"topic": "Orders", "body": "secret", "queue": "broker-a:1"}
     )
@@ -148,7 +148,7 @@ def test_dead_letters_are_discarded_with_a_reason(programs, known) -> None:
     assert programs.reader.get("/dead-letters").json()["items"][0]["open"] == 0
 
 
-def test_a_stopped_replay_goes_on(programs, known) -> None:
+def test_a_stopped_replay_continues(programs, known) -> None:
     run = Run.objects.create(
         group="export", action="replay", target="retry", rate=1, total=1, state=State.STOPPED
     )
@@ -163,7 +163,7 @@ def test_a_stopped_replay_goes_on(programs, known) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
-def test_dead_letters_and_messages_are_taken_as_files(kind, programs, known) -> None:
+def test_dead_letters_and_messages_can_be_downloaded(kind, programs, known) -> None:
     letters = programs.admin.get(f"/dead-letters/billing/export/{kind}")
     messages = programs.admin.get(f"/messages/export/{kind}?topic=Orders&range=1h")
 

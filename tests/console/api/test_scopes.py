@@ -66,13 +66,13 @@ def addresses(patterns: Iterable[Any], before: str = "/") -> Iterator[str]:
             yield here.replace("<", "{").replace(">", "}")
 
 
-def test_the_page_of_the_api_lists_each_operation_with_its_scopes_and_its_right() -> None:
+def test_the_api_page_lists_each_operation_with_its_scopes_and_permission() -> None:
     _before, found, _after = api_table.parts_of(api_table.PAGE.read_text())
 
     assert found == api_table.table(), "run python -m tools.api_table --write"
 
 
-def test_the_api_answers_no_address_and_no_method_beside_its_operations(
+def test_the_api_serves_only_its_documented_addresses_and_methods(
     admin_account, brokers, unhurried
 ) -> None:
     program = Program(admin_account, every_scope())
@@ -92,7 +92,7 @@ def unhurried(settings) -> None:
     settings.TREBUCHET_API_REQUESTS_A_MINUTE = 10_000
 
 
-def test_a_token_without_a_scope_of_an_operation_is_refused(
+def test_a_token_without_a_scope_of_an_operation_is_rejected(
     admin_account, brokers, unhurried
 ) -> None:
     program = Program(admin_account, every_scope())
@@ -109,7 +109,7 @@ def test_a_token_without_a_scope_of_an_operation_is_refused(
     assert not Entry.objects.filter(outcome="done").exists()
 
 
-def test_what_outlives_a_token_takes_more_than_everything(
+def test_scopes_that_outlive_a_token_need_more_than_everything(
     admin_account, brokers, harmless, unhurried
 ) -> None:
     program = Program(admin_account, [f"{EVERYTHING}:read", f"{EVERYTHING}:write"])
@@ -126,14 +126,16 @@ def test_what_outlives_a_token_takes_more_than_everything(
     }
 
 
-def test_accounts_of_brokers_are_of_the_area_of_people() -> None:
+def test_broker_accounts_belong_to_the_users_area() -> None:
     of_accounts = {each.name for each in OPERATIONS.values() if "/broker-a" in each.path}
 
     assert len(of_accounts) == 5
     assert {OPERATIONS[name].area for name in of_accounts} == {"people"}
 
 
-def test_a_token_for_everything_makes_no_administrator_of_a_broker(admin_account, brokers) -> None:
+def test_a_token_for_everything_does_not_make_a_broker_administrator(
+    admin_account, brokers
+) -> None:
     brokers.access[ADDRESS] = BrokerAccess(True, (ACCOUNT,), is_described=True)
     program = Program(admin_account, [f"{EVERYTHING}:write"])
     body = {"admin": True, "secret": "correct-horse-battery"}
@@ -179,7 +181,7 @@ def test_a_token_without_scopes_reaches_no_broker(brokers) -> None:
     assert set(let_in) == FREE_WITHOUT
 
 
-def test_each_action_on_a_topic_or_group_takes_a_scope() -> None:
+def test_each_action_on_a_topic_or_group_needs_a_scope() -> None:
     assert set(Action) - set(OF_ACTIONS) == {Action.OPERATE}
     assert set(OF_ACTIONS.values()) <= set(every_scope())
 
@@ -193,7 +195,7 @@ def test_dead_letters_are_messages_of_both_areas() -> None:
     assert Rights(is_all=True, scopes=frozenset({"messages:read"})).may(Action.READ, "%DLQ%x")
 
 
-def test_a_token_s_request_never_acts_with_the_rights_of_a_session(admin_account) -> None:
+def test_a_tokens_request_never_has_a_sessions_permissions(admin_account) -> None:
     request = RequestFactory().get("/")
     request.user = admin_account
     assert rights_on(request).may(Action.TOPIC, "Orders")
@@ -229,7 +231,7 @@ def an_entry(action: str) -> Entry:
 
 
 @pytest.mark.parametrize("action", sorted(PAGES))
-def test_an_undo_takes_the_scope_of_what_it_undoes(action, admin_account, world, brokers) -> None:
+def test_undo_needs_the_scope_of_the_change(action, admin_account, world, brokers) -> None:
     scope = UNDO_SCOPES[action.partition(".")[0]]
     entry = an_entry(action)
     topics, groups = dict(brokers.topic_configs), dict(brokers.group_configs)
@@ -244,9 +246,7 @@ def test_an_undo_takes_the_scope_of_what_it_undoes(action, admin_account, world,
 
 
 @pytest.mark.parametrize("action", sorted(EXAMPLE_OF))
-def test_an_undo_takes_no_more_than_the_scope_of_what_it_undoes(
-    action, admin_account, world
-) -> None:
+def test_undo_needs_no_more_than_the_scope_of_the_change(action, admin_account, world) -> None:
     entry = an_entry(action)
 
     undone = Program(admin_account).post(f"/audit/{entry.pk}/undo?accept=true")
@@ -255,7 +255,7 @@ def test_an_undo_takes_no_more_than_the_scope_of_what_it_undoes(
 
 
 @pytest.mark.parametrize("action", sorted(PAGES))
-def test_an_undo_takes_the_right_of_what_it_undoes(
+def test_undo_needs_the_permission_of_the_change(
     action, reader_account, limited_account, brokers
 ) -> None:
     brokers.add_topic("Orders")
@@ -278,7 +278,7 @@ def test_an_undo_takes_the_right_of_what_it_undoes(
     assert (brokers.topic_configs, brokers.group_configs) == before
 
 
-def test_the_audit_s_scope_alone_deletes_no_topic(admin_account, brokers) -> None:
+def test_the_audit_scope_alone_deletes_no_topic(admin_account, brokers) -> None:
     made = Program(admin_account, ["topics:write"]).post("/topics", {"topic": "New"}).json()
 
     alone = Program(admin_account, ["audit:write"])
@@ -299,9 +299,7 @@ FILES = [
 
 
 @pytest.mark.parametrize(("file", "scope"), FILES)
-def test_a_file_takes_the_scope_of_what_its_entries_are_about(
-    file, scope, admin_account, brokers
-) -> None:
+def test_a_file_has_the_scope_of_its_entries(file, scope, admin_account, brokers) -> None:
     brokers.add_topic("Orders")
     brokers.add_group("billing")
     path = f"/files/broker-a/{file.value}"
@@ -318,7 +316,7 @@ def test_a_file_takes_the_scope_of_what_its_entries_are_about(
     assert enough.ask("PUT", f"{path}?dry_run=true", document).status_code != 403
 
 
-def test_a_replay_to_the_messages_own_topics_takes_the_scope_of_sending(
+def test_a_replay_to_the_messages_own_topics_needs_the_send_scope(
     admin_account, brokers, harmless
 ) -> None:
     body = {"target": "origin", "rate": 10}
@@ -332,7 +330,7 @@ def test_a_replay_to_the_messages_own_topics_takes_the_scope_of_sending(
     assert both.post(path, body).status_code == 200
 
 
-def test_a_message_that_is_no_dead_letter_is_handed_over_with_its_own_scope(
+def test_a_message_that_is_not_a_dead_letter_is_redelivered_with_its_own_scope(
     admin_account, brokers
 ) -> None:
     brokers.add_topic("Orders")
@@ -348,7 +346,7 @@ def test_a_message_that_is_no_dead_letter_is_handed_over_with_its_own_scope(
 SCHEDULE = {"report": "traffic", "name": "daily", "kind": "cron", "cron": "0 6 * * *"}
 
 
-def test_choosing_the_channels_of_a_schedule_takes_the_scope_of_alerts(
+def test_choosing_a_schedules_channels_needs_the_alerts_scope(
     admin_account, operator_account, brokers, harmless
 ) -> None:
     path = "/report-schedules"
@@ -368,7 +366,7 @@ def test_choosing_the_channels_of_a_schedule_takes_the_scope_of_alerts(
     assert alone.patch(f"{path}/{made.json()['id']}", {"channels": []}).status_code == 200
 
 
-def test_a_role_that_goes_takes_its_tokens_rights_along(operator_account, brokers) -> None:
+def test_deleting_a_role_also_removes_its_tokens_permissions(operator_account, brokers) -> None:
     program = Program(operator_account, every_scope())
     entry = program.post("/topics", {"topic": "New"}).json()["entry"]
 

@@ -28,7 +28,7 @@ ORDERS = BrokerAccount(
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-async def test_accounts_are_made_changed_explained_and_deleted(
+async def test_accounts_are_created_changed_explained_and_deleted(
     tmp_path: Path, settings, is_on: bool
 ) -> None:
     path = tmp_path / "conf" / "plain_acl.yml"

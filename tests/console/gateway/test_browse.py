@@ -43,7 +43,7 @@ async def everything(gateway: Gateway, wanted: MessageRange, count: int) -> list
 
 
 @pytest.mark.parametrize("count", [1, 7, 100])
-async def test_pages_hold_each_message_once_newest_first_over_all_queues(
+async def test_pages_list_each_message_once_newest_first_over_all_queues(
     gateway: Gateway, count: int
 ) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
@@ -76,7 +76,7 @@ async def test_a_search_ends_at_its_time_and_at_its_queue(gateway: Gateway) -> N
     assert [each.place for each in found.messages] == within
 
 
-async def test_one_message_is_found_at_its_place_only(gateway: Gateway) -> None:
+async def test_one_message_is_found_only_at_its_offset(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await send(gateway, "Orders", queue_id=1, count=2)
     queue = BrokerQueue("broker-a", 1)
@@ -91,7 +91,7 @@ async def test_one_message_is_found_at_its_place_only(gateway: Gateway) -> None:
     assert await ask(gateway.browse.at, "Orders", BrokerQueue("broker-x", 1), 0) is None
 
 
-async def test_an_id_names_one_message_of_one_broker(gateway: Gateway) -> None:
+async def test_an_id_identifies_one_message_of_one_broker(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await send(gateway, "Orders", queue_id=1, count=2)
     there = await ask(gateway.browse.at, "Orders", BrokerQueue("broker-a", 1), 1)
@@ -106,7 +106,7 @@ async def test_an_id_names_one_message_of_one_broker(gateway: Gateway) -> None:
         await ask(gateway.browse.by_id, place._replace(host="10.9.9.9:10911"))
 
 
-async def test_a_key_finds_its_messages_newest_first_within_a_time(gateway: Gateway) -> None:
+async def test_a_key_finds_its_messages_within_a_time_range_newest_first(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     for queue_id in (0, 1, 0):
         await send(gateway, "Orders", queue_id=queue_id, count=2)
@@ -130,7 +130,7 @@ async def test_a_key_finds_its_messages_newest_first_within_a_time(gateway: Gate
         assert [each.uniq_key for each in one.messages] == [unique]
 
 
-async def test_who_looks_moves_no_group(gateway: Gateway) -> None:
+async def test_viewing_moves_no_group(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await ask(gateway.groups.save, GroupConfig("billing"), ["broker-a"])
     await send(gateway, "Orders", queue_id=0, count=3)
@@ -142,7 +142,7 @@ async def test_who_looks_moves_no_group(gateway: Gateway) -> None:
         assert all(row.consumer_offset is None for row in progress.queues), name
 
 
-async def test_a_topic_that_is_not_there_is_not_found(gateway: Gateway) -> None:
+async def test_a_missing_topic_is_not_found(gateway: Gateway) -> None:
     with pytest.raises(NotFoundError):
         await ask(gateway.browse.newest, MessageRange("Nowhere", 0, FOREVER_MS), None, 100)
 
@@ -151,13 +151,13 @@ async def test_a_topic_that_is_not_there_is_not_found(gateway: Gateway) -> None:
     "data",
     [b"\0", struct.pack(">i", 200), struct.pack(">i", 4), struct.pack(">i", 80) + bytes(76)],
 )
-def test_bytes_that_are_no_record_are_a_value_error(data: bytes) -> None:
+def test_bytes_without_a_record_are_a_value_error(data: bytes) -> None:
     with pytest.raises(ValueError, match="record"):
         list(decode_all(data, "broker-a"))
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
-async def test_a_broker_that_names_nothing_is_without_an_index_only_if_it_keeps_none(
+async def test_a_broker_that_names_no_index_has_none_only_if_it_keeps_none(
     tmp_path: Path, is_kept: bool
 ) -> None:
     async with running_broker(tmp_path, messageIndexEnable=is_kept) as broker:

@@ -50,7 +50,7 @@ async def test_runtime_figures_are_known(gateway: Gateway) -> None:
         ("read-only", ""),
     ],
 )
-def test_why_a_store_takes_no_messages_is_read_from_its_state(
+def test_the_reason_why_a_store_accepts_no_messages_is_in_its_state(
     state: str | None, reason: str | None
 ) -> None:
     assert refusal(state) == reason
@@ -63,7 +63,7 @@ async def test_a_master_is_not_promoted(gateway: Gateway) -> None:
         await ask(lambda: gateway.cluster.promote(node, force=True))
 
 
-async def test_a_live_key_is_changed_and_another_is_refused(gateway: Gateway) -> None:
+async def test_a_live_key_is_changed_and_another_is_rejected(gateway: Gateway) -> None:
     (node,) = (await ask(gateway.cluster.registered)).nodes
 
     before = {each.key: each for each in await ask(gateway.cluster.configuration, node)}
@@ -82,7 +82,7 @@ async def test_a_live_key_is_changed_and_another_is_refused(gateway: Gateway) ->
     assert left["transactionCheckMax"] == "31"
 
 
-async def test_a_broker_says_what_runs_inside_it(gateway: Gateway) -> None:
+async def test_a_broker_reports_its_running_work(gateway: Gateway) -> None:
     [node] = (await ask(gateway.cluster.registered)).masters
 
     inside = await ask(gateway.cluster.internals, node)

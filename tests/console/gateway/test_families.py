@@ -369,7 +369,7 @@ async def until_all_there(gateway: Gateway) -> None:
                 await asyncio.sleep(0.05)  # the broker sends no notification
 
 
-async def test_families_of_all_kinds_equal_what_an_independent_reader_finds(
+async def test_histories_of_all_kinds_equal_an_independent_readers_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys: dict[str, Any] = {

@@ -42,7 +42,7 @@ async def to() -> AsyncIterator[Callable[..., RemoteTopics]]:
         await ask(brokers.close)
 
 
-async def test_a_name_server_that_is_gone_is_named_with_what_to_do(to) -> None:
+async def test_a_missing_name_server_is_named_with_advice(to) -> None:
     address = f"127.0.0.1:{free_port()}"
 
     with pytest.raises(NameServerDownError) as caught:
@@ -52,7 +52,7 @@ async def test_a_name_server_that_is_gone_is_named_with_what_to_do(to) -> None:
     assert "TREBUCHET_NAMESRV" in caught.value.advice
 
 
-async def test_a_port_that_does_not_speak_the_protocol_is_no_traceback(to) -> None:
+async def test_a_port_with_another_protocol_does_not_cause_a_traceback(to) -> None:
     async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
         await writer.drain()
@@ -70,7 +70,7 @@ async def test_a_port_that_does_not_speak_the_protocol_is_no_traceback(to) -> No
     assert isinstance(caught.value, NameServerDownError | BrokerDownError)
 
 
-async def test_a_peer_that_never_answers_is_given_up_in_time(to) -> None:
+async def test_a_peer_that_never_answers_times_out(to) -> None:
     done = asyncio.Event()
 
     async def keep_quiet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -89,7 +89,7 @@ async def test_a_peer_that_never_answers_is_given_up_in_time(to) -> None:
     await server.wait_closed()
 
 
-async def test_a_broker_that_takes_connections_and_hangs_is_given_up_in_time() -> None:
+async def test_a_broker_that_accepts_connections_but_hangs_times_out() -> None:
     """Like a process stopped by SIGSTOP, whose kernel still accepts connections."""
     taken = asyncio.Event()
 
@@ -117,7 +117,7 @@ ACCOUNTS = "accounts:\n- accessKey: console\n  secretKey: '12345678'\n  admin: t
 
 
 @pytest.mark.parametrize("signs", [True, False])
-async def test_a_broker_with_access_control_knows_the_console_by_its_account(
+async def test_a_broker_with_access_control_identifies_the_console_by_its_account(
     tmp_path: Path, settings, to, signs: bool
 ) -> None:
     (tmp_path / "conf").mkdir()

@@ -28,7 +28,7 @@ async def entries(gateway: Gateway, file: ConfigFile) -> Entries:
     return entries_in(file, document)
 
 
-async def test_a_file_says_what_was_saved(gateway: Gateway) -> None:
+async def test_a_file_has_the_saved_values(gateway: Gateway) -> None:
     await ask(gateway.topics.save, TopicConfig("Orders", 4, 2, 6, order=True), ["broker-a"])
     await ask(gateway.groups.save, GroupConfig("billing", retry_max_times=3), ["broker-a"])
     await send(gateway, "Orders", queue_id=1, count=7)
@@ -51,9 +51,7 @@ async def test_a_file_says_what_was_saved(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("file", ConfigFile)
-async def test_the_text_of_each_file_is_read_back_as_it_was_answered(
-    gateway: Gateway, file: ConfigFile
-) -> None:
+async def test_each_files_text_is_read_back_unchanged(gateway: Gateway, file: ConfigFile) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await send(gateway, "Orders", queue_id=1, count=7)
     await ask(gateway.offsets.commit, "billing", "Orders", {BrokerQueue("broker-a", 1): 7})
@@ -64,7 +62,7 @@ async def test_the_text_of_each_file_is_read_back_as_it_was_answered(
     assert parse(text_of(file, document)) == document
 
 
-async def test_a_topic_and_a_group_go_from_one_broker(gateway: Gateway) -> None:
+async def test_a_topic_and_a_group_are_removed_from_one_broker(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await ask(gateway.groups.save, GroupConfig("billing"), ["broker-a"])
 
@@ -75,12 +73,12 @@ async def test_a_topic_and_a_group_go_from_one_broker(gateway: Gateway) -> None:
     assert "billing" not in await entries(gateway, ConfigFile.GROUPS)
 
 
-async def test_a_broker_that_is_not_registered_has_no_files(gateway: Gateway) -> None:
+async def test_an_unregistered_broker_has_no_files(gateway: Gateway) -> None:
     with pytest.raises(GatewayError):
         await ask(gateway.files.read, ConfigFile.TOPICS, ["broker-z"])
 
 
-async def test_a_delay_level_goes_on_where_it_is_told(gateway: Gateway) -> None:
+async def test_a_delay_level_continues_from_the_given_offset(gateway: Gateway) -> None:
     await ask(gateway.files.move_delay, 2, 0, "broker-a")
 
     assert await entries(gateway, ConfigFile.DELAYS) == {"2": {"offset": "0"}}
@@ -90,7 +88,7 @@ async def test_a_delay_level_goes_on_where_it_is_told(gateway: Gateway) -> None:
         await ask(gateway.files.move_delay, 99, 0, "broker-a")
 
 
-async def test_a_filter_is_compiled_put_changed_and_deleted(gateway: Gateway) -> None:
+async def test_a_filter_is_compiled_stored_changed_and_deleted(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     wanted = GroupFilter("billing", "Orders", "SQL92", "price > 10")
     bad = replace(wanted, expression="price >")
@@ -114,7 +112,7 @@ async def test_a_filter_is_compiled_put_changed_and_deleted(gateway: Gateway) ->
         await ask(gateway.files.drop_filter, "billing", "Orders", "broker-a")
 
 
-async def test_a_broker_of_rocketmq_s_own_says_that_it_changes_no_such_file() -> None:
+async def test_a_rocketmq_broker_reports_that_it_does_not_change_such_files() -> None:
     async def ask_original(
         address: str, command: RemotingCommand, timeout_s: float | None = None
     ) -> RemotingCommand:

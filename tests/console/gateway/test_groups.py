@@ -54,7 +54,7 @@ async def test_a_group_is_deleted_with_or_without_its_offsets(gateway: Gateway) 
     assert "billing" not in await ask(gateway.groups.all)
 
 
-async def test_what_is_not_consumed_yet_is_the_lag(gateway: Gateway) -> None:
+async def test_unconsumed_messages_are_the_lag(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await send(gateway, "Orders", queue_id=1, count=3)
     await ask(gateway.offsets.commit, "billing", "Orders", {BrokerQueue("broker-a", 1): 1})
@@ -77,7 +77,7 @@ async def test_an_online_group_shows_its_members_and_subscriptions(gateway: Gate
     assert ("Orders", "*") in [(each.topic, each.sub_string) for each in connections.subscriptions]
 
 
-async def test_a_client_is_disconnected_from_all_its_groups_or_from_none(gateway: Gateway) -> None:
+async def test_a_client_is_disconnected_from_all_its_groups_or_none(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await gateway.messages.route("Orders")
     await gateway.messages.join(BILLING)

@@ -102,7 +102,7 @@ async def world(tmp_path: Path, settings) -> AsyncIterator[World]:
     await impostor.stop()
 
 
-async def test_an_unknown_broker_is_asked_nothing_and_the_own_one_goes_on(world: World) -> None:
+async def test_an_unknown_broker_is_not_queried_and_our_own_continues(world: World) -> None:
     gateway, impostor = world.gateway, world.impostor
 
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
@@ -129,7 +129,7 @@ async def test_an_unknown_broker_is_asked_nothing_and_the_own_one_goes_on(world:
     assert (impostor.connections, impostor.got) == (0, b"")
 
 
-async def test_a_confirmed_broker_is_asked_signed_at_once(world: World) -> None:
+async def test_a_confirmed_broker_is_queried_with_a_signature_immediately(world: World) -> None:
     with pytest.raises(UnconfirmedBrokerError):
         raise (await ask(world.gateway.cluster.runtime))[world.impostor.address]  # type: ignore[misc]
 
@@ -140,7 +140,7 @@ async def test_a_confirmed_broker_is_asked_signed_at_once(world: World) -> None:
     assert b"Signature" in world.impostor.got
 
 
-async def test_a_route_that_changed_is_asked_nothing(world: World) -> None:
+async def test_a_changed_route_is_not_queried(world: World) -> None:
     known_addresses().confirm(world.impostor.address)
     moved = Impostor()
     await moved.start()
@@ -153,7 +153,7 @@ async def test_a_route_that_changed_is_asked_nothing(world: World) -> None:
     await moved.stop()
 
 
-async def test_without_an_account_every_broker_is_asked_unsigned(world: World, settings) -> None:
+async def test_without_an_account_every_broker_is_queried_unsigned(world: World, settings) -> None:
     settings.TREBUCHET_BROKER_ACCESS_KEY = ""
     settings.TREBUCHET_BROKER_SECRET_KEY = None
 
@@ -164,7 +164,7 @@ async def test_without_an_account_every_broker_is_asked_unsigned(world: World, s
     assert b"Signature" not in world.impostor.got
 
 
-def test_what_is_confirmed_is_known_to_every_process_and_private(tmp_path: Path) -> None:
+def test_confirmed_data_is_known_to_every_process_and_private(tmp_path: Path) -> None:
     path = tmp_path / "confirmed_brokers.json"
     one, other = (KnownAddresses(["a:1"], path, is_guarding=True) for _ in range(2))
     assert "a:1" in one

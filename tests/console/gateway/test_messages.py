@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 FIRST = MessageQueue("Orders", "broker-a", 0)
 
 
-async def test_a_topic_that_is_not_there_has_no_route(gateway: Gateway) -> None:
+async def test_a_missing_topic_has_no_route(gateway: Gateway) -> None:
     assert await gateway.messages.route("Nowhere") is None
 
 
-async def test_a_route_has_the_queues_that_the_permission_opens(gateway: Gateway) -> None:
+async def test_a_route_has_the_queues_allowed_by_the_permission(gateway: Gateway) -> None:
     await ask(gateway.topics.save, TopicConfig("Archive", 2, 2, perm=4), ["broker-a"])
 
     route = await gateway.messages.route("Archive")
@@ -38,14 +38,14 @@ async def test_sent_messages_get_the_next_queue_offset(gateway: Gateway) -> None
     assert await send(gateway, "Orders", queue_id=0, count=2) == [0, 1]
 
 
-async def test_a_queue_that_is_not_there_takes_no_message(gateway: Gateway) -> None:
+async def test_a_missing_queue_accepts_no_message(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
 
     with pytest.raises(GatewayError):
         await send(gateway, "Orders", queue_id=7, count=1)
 
 
-async def test_a_pull_brings_what_is_there_and_says_where_to_go_on(gateway: Gateway) -> None:
+async def test_a_pull_returns_available_messages_and_where_to_continue(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await send(gateway, "Orders", queue_id=0, count=3)
     await gateway.messages.join(BILLING)
@@ -67,7 +67,7 @@ async def test_a_pull_at_the_end_waits_for_the_next_message(gateway: Gateway) ->
     assert (pulled.message_count, pulled.next_begin_offset) == (1, 1)
 
 
-async def test_a_group_begins_at_the_first_message_and_goes_on_where_it_committed(
+async def test_a_group_starts_at_the_first_message_and_continues_where_it_committed(
     gateway: Gateway,
 ) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
@@ -79,7 +79,7 @@ async def test_a_group_begins_at_the_first_message_and_goes_on_where_it_committe
     assert await gateway.messages.consumer_offset(FIRST, "billing") == 2
 
 
-async def test_a_client_is_a_member_until_it_takes_its_leave(gateway: Gateway) -> None:
+async def test_a_client_is_a_member_until_it_unregisters(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await gateway.messages.route("Orders")
 
@@ -92,7 +92,7 @@ async def test_a_client_is_a_member_until_it_takes_its_leave(gateway: Gateway) -
     assert await gateway.messages.members(FIRST, "billing") == ()
 
 
-async def test_a_client_that_joins_changes_the_members(gateway: Gateway) -> None:
+async def test_a_joining_client_changes_the_members(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await gateway.messages.route("Orders")
     await gateway.messages.join(BILLING)

@@ -17,7 +17,7 @@ async def view_of(gateway: Gateway, topic: str = "", namespace: str = "N") -> Na
     return view
 
 
-async def test_an_entry_is_put_listed_and_deleted(gateway: Gateway) -> None:
+async def test_an_entry_is_stored_listed_and_deleted(gateway: Gateway) -> None:
     (address,) = await ask(gateway.naming.views, "", "N")
     await ask(gateway.naming.put, address, "N", "orders", "broker-a:4")
     assert (await view_of(gateway)).entries == {"orders": "broker-a:4"}
@@ -27,7 +27,7 @@ async def test_an_entry_is_put_listed_and_deleted(gateway: Gateway) -> None:
     assert (await view_of(gateway)).entries == {}
 
 
-async def test_a_broker_leaves_the_routes_of_producers_and_comes_back(gateway: Gateway) -> None:
+async def test_a_broker_leaves_the_routes_of_producers_and_returns(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     assert (await view_of(gateway, "nowhere")).route is None
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from console.gateway.ports import Gateway
 
 
-async def test_a_time_lies_between_the_ends_of_a_queue(gateway: Gateway) -> None:
+async def test_a_time_is_within_a_queues_range(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await send(gateway, "Orders", queue_id=1, count=3)
     status = await ask(gateway.topics.status, "Orders")
@@ -29,7 +29,7 @@ async def test_a_time_lies_between_the_ends_of_a_queue(gateway: Gateway) -> None
     assert at_end == {BrokerQueue("broker-a", 0): 0, BrokerQueue("broker-a", 1): 3}
 
 
-async def test_a_time_in_a_topic_that_is_not_there_is_not_found(gateway: Gateway) -> None:
+async def test_a_missing_time_in_a_topic_is_not_found(gateway: Gateway) -> None:
     with pytest.raises(NotFoundError):
         await ask(gateway.offsets.at, "Nowhere", 0)
 
@@ -70,7 +70,7 @@ async def test_the_members_of_an_online_group_move_to_an_offset_of_each_queue(
         await ask(gateway.offsets.move_online, "billing", "Orders", {BrokerQueue("broker-a", 0): 9})
 
 
-async def test_an_offset_that_no_group_can_have_read_up_to_is_refused(gateway: Gateway) -> None:
+async def test_an_offset_that_no_group_can_have_read_to_is_rejected(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await send(gateway, "Orders", queue_id=1, count=3)
     await ask(gateway.offsets.commit, "billing", "Orders", {BrokerQueue("broker-a", 1): 3})

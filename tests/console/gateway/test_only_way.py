@@ -10,7 +10,7 @@ GATEWAY = CONSOLE / "gateway"
 WIRE = ("broker_core.protocol", "broker_core.remoting")
 
 
-def test_no_page_speaks_the_wire() -> None:
+def test_no_page_uses_the_wire_protocol() -> None:
     files = [path for path in CONSOLE.rglob("*.py") if GATEWAY not in path.parents]
     assert len(files) > 50
 

@@ -8,7 +8,7 @@ from console.gateway.answers import TopicQueue
 from console.lib.stored import BrokerQueue
 
 
-def test_a_queue_of_a_broker_is_none_of_a_topic() -> None:
+def test_a_brokers_queue_does_not_belong_to_a_topic() -> None:
     by_broker, by_topic = BrokerQueue("a", 0), TopicQueue("a", 0)
 
     # The type checker agrees: without the comment it reports the second line.
@@ -20,10 +20,10 @@ def test_a_queue_of_a_broker_is_none_of_a_topic() -> None:
 
 
 @pytest.mark.parametrize("queue", [BrokerQueue("broker-a", 0), BrokerQueue("a:b", 12)])
-def test_a_queue_reads_back_as_it_was_written(queue: BrokerQueue) -> None:
+def test_a_written_queue_is_read_back_unchanged(queue: BrokerQueue) -> None:
     assert BrokerQueue.parse(str(queue)) == queue
 
 
-def test_a_text_that_names_no_queue_is_refused() -> None:
+def test_a_text_that_names_no_queue_is_rejected() -> None:
     with pytest.raises(ValueError, match="invalid literal"):
         BrokerQueue.parse("broker-a")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from console.gateway.ports import Gateway
 
 
-async def test_everything_is_kept_for_some_minutes_and_told_when_asked(gateway: Gateway) -> None:
+async def test_everything_is_kept_for_some_minutes_and_sent_on_request(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     before = (await ask(gateway.recorder.levels))["broker-a"]
     await ask(gateway.recorder.set_level, Level.FULL, 5)

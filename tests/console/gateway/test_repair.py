@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 QUEUE = BrokerQueue("broker-a", 1)
 
 
-async def test_messages_are_read_whole_from_an_offset_on(gateway: Gateway) -> None:
+async def test_messages_are_read_whole_from_an_offset(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await send(gateway, "Orders", queue_id=1, count=3)
 
@@ -30,7 +30,7 @@ async def test_messages_are_read_whole_from_an_offset_on(gateway: Gateway) -> No
     assert (end.messages, end.next_offset) == ((), 3)
 
 
-async def test_a_message_that_is_sent_again_has_the_properties_that_it_is_given(
+async def test_a_resent_message_has_the_given_properties(
     gateway: Gateway,
 ) -> None:
     for config in (ORDERS, TopicConfig("Again", 1, 1, 6)):
@@ -48,11 +48,11 @@ async def test_a_message_that_is_sent_again_has_the_properties_that_it_is_given(
     assert [row.message_count for row in status] == [1]
 
 
-async def test_a_topic_that_is_not_there_takes_no_messages(gateway: Gateway) -> None:
+async def test_a_missing_topic_accepts_no_messages(gateway: Gateway) -> None:
     assert await ask(gateway.repair.writable, "Nowhere") == ()
 
 
-async def test_a_body_that_is_packed_stays_packed(gateway: Gateway) -> None:
+async def test_a_compressed_body_stays_compressed(gateway: Gateway) -> None:
     """The stored copy has the same bytes, flag and properties, in another topic."""
     for config in (ORDERS, TopicConfig("Again", 1, 1, 6)):
         await ask(gateway.topics.save, config, ["broker-a"])
@@ -70,7 +70,7 @@ async def test_a_body_that_is_packed_stays_packed(gateway: Gateway) -> None:
     assert again.stored.properties["own"] == "1"
 
 
-async def test_what_a_broker_does_not_take_is_an_error(gateway: Gateway) -> None:
+async def test_a_value_that_a_broker_rejects_is_an_error(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await send(gateway, "Orders", queue_id=1, count=1)
     copy = (await ask(gateway.repair.copies, "Orders", QUEUE, 0, 1)).messages[0]

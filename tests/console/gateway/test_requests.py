@@ -54,7 +54,7 @@ class Peer:
         return command.answer(code, remark, ext, body)
 
 
-async def test_a_client_that_cannot_be_asked_about_itself_is_no_broker_that_refuses() -> None:
+async def test_a_client_that_cannot_report_on_itself_is_not_a_rejecting_broker() -> None:
     peer = Peer(code=3, remark="request type 307 not supported")
 
     with pytest.raises(GatewayError, match="This client doesn't report its status") as caught:
@@ -95,7 +95,7 @@ async def test_runtime_info_takes_the_first_of_three_averages() -> None:
     assert info.uptime_s == 10.0
 
 
-async def test_figures_that_are_missing_are_unknown_and_not_zero() -> None:
+async def test_missing_figures_are_unknown_and_not_zero() -> None:
     info = await cluster.runtime_info(Peer(b'{"table":{"putTps":"odd"}}'), NODE, 0)
 
     assert info.put_tps is None
@@ -127,7 +127,7 @@ async def test_topic_stats_read_object_keys() -> None:
     assert row.message_count == 3
 
 
-async def test_an_updated_topic_goes_out_as_text() -> None:
+async def test_an_updated_topic_is_sent_as_text() -> None:
     peer = Peer()
 
     await topics.update_topic(peer, ADDRESS, TopicConfig("T", 8, 4, 6, True))
@@ -144,7 +144,7 @@ async def test_an_updated_topic_goes_out_as_text() -> None:
     }
 
 
-async def test_group_configs_go_both_ways() -> None:
+async def test_group_configs_are_copied_both_ways() -> None:
     config = GroupConfig("g", consume_enable=False, retry_max_times=3)
     peer = Peer()
     await groups.update_group(peer, ADDRESS, config)
@@ -154,7 +154,7 @@ async def test_group_configs_go_both_ways() -> None:
     assert await groups.group_configs(back, ADDRESS) == {"g": config}
 
 
-async def test_a_group_without_members_is_offline_and_no_error() -> None:
+async def test_a_group_without_members_is_offline_and_not_an_error() -> None:
     peer = Peer(code=206, remark="the consumer group[g] not online")
 
     assert await groups.group_connections(peer, ADDRESS, "g") is None
@@ -188,7 +188,7 @@ async def test_consume_stats_are_read() -> None:
     assert stats.queues[TopicQueue("T", 0)] == groups.Consumed(9, 7, 5)
 
 
-async def test_what_is_in_flight_is_read() -> None:
+async def test_data_in_flight_can_be_read() -> None:
     peer = Peer(
         b'{"consumeTps":0,"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:'
         b'{"brokerOffset":9,"consumerOffset":9,"lastTimestamp":5,"inFlight":2,"oldestLease":7}}}'
@@ -207,13 +207,13 @@ async def test_consumer_offsets_are_grouped() -> None:
     }
 
 
-async def test_an_empty_offset_table_is_4_9s_error_without_words() -> None:
+async def test_an_empty_offset_table_is_4_9s_error_without_a_message() -> None:
     assert await offsets.consumer_offsets(Peer(code=1), ADDRESS) == {}
     with pytest.raises(RequestFailedError):
         await offsets.consumer_offsets(Peer(code=1, remark="disk"), ADDRESS)
 
 
-async def test_traffic_of_a_longer_span_than_was_summed_up_yet_is_unknown() -> None:
+async def test_traffic_of_a_span_longer_than_summed_up_is_unknown() -> None:
     peer = Peer(
         b'{"statsDay":{"avgpt":0.0,"sum":0,"tps":0.0},"statsHour":{"avgpt":1.0,"sum":60,"tps":0.1},'
         b'"statsMinute":{"avgpt":1.0,"sum":60,"tps":1.0}}'
@@ -231,7 +231,7 @@ async def test_a_topic_without_traffic_has_no_statistics() -> None:
     assert await cluster.traffic(peer, ADDRESS, "TOPIC_PUT_NUMS", "T") is None
 
 
-async def test_a_reset_by_time_reads_where_members_were_sent() -> None:
+async def test_a_reset_by_time_uses_the_offsets_sent_to_members() -> None:
     peer = Peer(b'{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:3}}')
 
     assert await offsets.invoke_reset_offset(peer, ADDRESS, "g", "T", -1) == {0: 3}
@@ -239,18 +239,18 @@ async def test_a_reset_by_time_reads_where_members_were_sent() -> None:
     assert peer.asked[0].ext_fields["isForce"] == "true"
 
 
-async def test_a_refusal_carries_the_brokers_words() -> None:
+async def test_a_rejection_has_the_brokers_words() -> None:
     with pytest.raises(NotFoundError, match=r"topic\[T\] not exist \(code 17\)"):
         await topics.topic_stats(Peer(code=17, remark="topic[T] not exist"), ADDRESS, "T")
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"not json", b'{"offsetTable":{"x":1}}'])
-async def test_an_answer_that_is_something_else_is_said_to_be_unreadable(body) -> None:
+async def test_an_unexpected_answer_is_reported_as_unreadable(body) -> None:
     with pytest.raises(UnreadableAnswerError, match="GET_TOPIC_STATS_INFO can't be read"):
         await topics.topic_stats(Peer(body), ADDRESS, "T")
 
 
-async def test_a_route_names_the_queues_of_masters_only() -> None:
+async def test_a_route_has_only_the_queues_of_masters() -> None:
     peer = Peer(
         b'{"brokerDatas":[{"brokerName":"a","brokerAddrs":{"0":"h:1","1":"h:2"}},'
         b'{"brokerName":"slave-only","brokerAddrs":{"1":"h:3"}}],'
@@ -267,13 +267,13 @@ async def test_a_route_names_the_queues_of_masters_only() -> None:
     assert addresses == {"a": "h:1"}
 
 
-async def test_a_topic_without_a_route_is_none() -> None:
+async def test_a_topic_without_a_route_does_not_exist() -> None:
     peer = Peer(code=17, remark="No topic route info in name server for the topic: orders")
 
     assert await messages.route(peer, ADDRESS, "orders") is None
 
 
-async def test_a_sent_message_carries_its_tag_keys_and_id() -> None:
+async def test_a_sent_message_has_its_tag_keys_and_id() -> None:
     peer = Peer(queueOffset="7")
     message = OutgoingMessage("T", b"hello", tags="A", keys="k1 k2", born_ms=5)
 
@@ -291,12 +291,12 @@ async def test_a_sent_message_carries_its_tag_keys_and_id() -> None:
 
 
 @pytest.mark.parametrize("body", [b"{nonsense", b"[]", b'{"dropped":"x","events":[]}', b"{}"])
-def test_pushed_bytes_that_are_no_batch_are_refused(body) -> None:
+def test_pushed_bytes_without_a_batch_are_rejected(body) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # the watch ignores it, whatever the reason
         watch.trace_batch(body)
 
 
-async def test_a_broker_caps_the_rate_of_the_only_filter_alone() -> None:
+async def test_a_broker_only_limits_the_rate_of_its_only_filter() -> None:
     peer = Peer(resumed="false")
     capped = WatchFilter(topic="Orders", rate_max=50)
 

@@ -36,7 +36,7 @@ async def taken(gateway: Gateway) -> BrokerSample:
     return sample
 
 
-async def test_a_sample_holds_the_ends_of_queues_and_how_far_groups_are(gateway: Gateway) -> None:
+async def test_a_sample_has_the_queue_ends_and_the_groups_progress(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await send(gateway, "Orders", queue_id=1, count=3)
     await gateway.messages.join(BILLING)
@@ -64,14 +64,14 @@ async def test_a_sample_holds_the_ends_of_queues_and_how_far_groups_are(gateway:
     assert sample.is_whole
 
 
-async def test_a_sample_that_was_kept_reads_as_it_was(gateway: Gateway) -> None:
+async def test_a_saved_sample_is_read_back_unchanged(gateway: Gateway) -> None:
     sample = await taken(gateway)
 
     assert decoded(encoded(sample)) == sample
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"topics": [["T", 1, [1, 2]]]}'])
-def test_what_is_no_sample_is_refused(data: bytes) -> None:
+def test_an_invalid_sample_is_rejected(data: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         decoded(data)
 
@@ -131,7 +131,7 @@ OFFSETS = {
 }
 
 
-async def test_another_broker_is_asked_two_requests_and_for_members_in_turn() -> None:
+async def test_another_broker_gets_two_requests_and_one_per_member_in_turn() -> None:
     other = OtherBroker()
 
     sample = await broker_sample(other.ask, NODE, NOW_MS)
@@ -158,7 +158,7 @@ async def test_another_broker_is_asked_two_requests_and_for_members_in_turn() ->
     assert (sample.large, sample.keys, sample.clocks, sample.cold_reads) == (None,) * 4
 
 
-async def test_members_of_another_broker_s_groups_are_known_where_they_may_be() -> None:
+async def test_another_brokers_group_members_are_known_if_permitted() -> None:
     other = OtherBroker()
     other.groups = {"billing": [407, 407, 455], "alone": [], "secret": None}
 
@@ -175,7 +175,7 @@ async def test_members_of_another_broker_s_groups_are_known_where_they_may_be() 
     assert sample.consumers == [VersionsSample("billing", {"JAVA v4_9_7": 2, "JAVA v5_2_1": 1})]
 
 
-async def test_many_groups_take_turns_of_which_each_comes() -> None:
+async def test_many_groups_take_turns_and_each_is_served() -> None:
     other = OtherBroker()
     other.groups = {f"group-{number}": [407] for number in range(2 * GROUPS_PER_SAMPLE + 1)}
     known: set[str] = set()
@@ -191,12 +191,12 @@ async def test_many_groups_take_turns_of_which_each_comes() -> None:
     assert known == set(other.groups)
 
 
-async def test_a_refusal_is_no_other_broker() -> None:
+async def test_a_rejection_does_not_mean_another_broker() -> None:
     with pytest.raises(RequestFailedError):
         await broker_sample(OtherBroker(ResponseCode.NO_PERMISSION).ask, NODE, NOW_MS)
 
 
-async def test_an_answer_that_is_no_sample_is_named() -> None:
+async def test_an_answer_that_is_not_a_sample_is_named() -> None:
     with pytest.raises(UnreadableAnswerError):
         await broker_sample(OtherBroker(ResponseCode.SUCCESS).ask, NODE, NOW_MS)
 

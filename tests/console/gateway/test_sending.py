@@ -25,7 +25,7 @@ async def bodies(gateway: Gateway) -> list[bytes]:
     return sorted(each.body or b"" for each in found.messages)
 
 
-async def test_messages_are_stored_in_order_with_what_they_carry(gateway: Gateway) -> None:
+async def test_messages_are_stored_in_order_with_their_content(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     carried = {"KEYS": "k1", "TAGS": "paid", "region": "eu"}
     outgoing = [NewMessage(FIRST, b"%d" % number, carried) for number in range(3)]
@@ -47,7 +47,7 @@ async def test_messages_are_stored_in_order_with_what_they_carry(gateway: Gatewa
     assert len({each.uniq_key for each in outcome.sent}) == 4
 
 
-async def test_sending_ends_at_the_first_refusal_and_says_what_is_stored(
+async def test_sending_ends_at_the_first_rejection_and_reports_the_stored_ones(
     gateway: Gateway,
 ) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
@@ -62,7 +62,7 @@ async def test_sending_ends_at_the_first_refusal_and_says_what_is_stored(
 
 
 @pytest.mark.parametrize(("is_commit", "there"), [(True, [b"half"]), (False, [])])
-async def test_a_transaction_s_message_is_there_once_it_is_committed(
+async def test_a_transactions_message_appears_once_it_is_committed(
     gateway: Gateway, is_commit: bool, there: list[bytes]
 ) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
@@ -75,7 +75,7 @@ async def test_a_transaction_s_message_is_there_once_it_is_committed(
     assert await bodies(gateway) == there
 
 
-async def test_a_member_that_is_not_there_consumes_nothing(gateway: Gateway) -> None:
+async def test_a_missing_member_consumes_nothing(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await send(gateway, "Orders", queue_id=0, count=1)
     found = await ask(gateway.browse.at, "Orders", BrokerQueue("broker-a", 0), 0)

@@ -40,7 +40,7 @@ async def test_a_changed_topic_keeps_the_change(gateway: Gateway) -> None:
     assert (config.write_queue_nums, config.perm) == (4, 4)
 
 
-async def test_queues_that_producers_write_to_no_more_have_ends_as_long_as_they_are_read(
+async def test_queues_closed_to_producers_have_ends_as_long_as_they_are_read(
     gateway: Gateway,
 ) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
@@ -72,12 +72,12 @@ async def test_a_topic_without_traffic_has_none(gateway: Gateway) -> None:
     assert (traffic.minute_tps, traffic.hour_sum) == (0.0, 0)
 
 
-async def test_a_topic_that_is_not_there_is_not_found(gateway: Gateway) -> None:
+async def test_a_missing_topic_is_not_found(gateway: Gateway) -> None:
     with pytest.raises(NotFoundError):
         await ask(gateway.topics.status, "Nowhere")
 
 
-async def test_a_queue_says_when_its_first_message_was_stored(gateway: Gateway) -> None:
+async def test_a_queue_shows_when_its_first_message_was_stored(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     before = now_ms()
     await send(gateway, "Orders", queue_id=1, count=1)
@@ -93,7 +93,7 @@ async def test_a_queue_says_when_its_first_message_was_stored(gateway: Gateway) 
     assert before <= first <= between
 
 
-async def test_sent_messages_show_at_the_end_of_their_queue(gateway: Gateway) -> None:
+async def test_sent_messages_appear_at_the_end_of_their_queue(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await send(gateway, "Orders", queue_id=1, count=3)
 

@@ -35,7 +35,7 @@ def test_each_kind_of_compression_is_undone(kind: int, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", [ZLIB, LZ4, ZSTD])
-def test_no_more_than_the_bound_is_unpacked(kind: int) -> None:
+def test_decompression_stops_at_the_limit(kind: int) -> None:
     bomb = packed(kind, bytes(64 << 20))
     assert len(bomb) < 1 << 20
 
@@ -45,7 +45,7 @@ def test_no_more_than_the_bound_is_unpacked(kind: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [ZLIB, LZ4, ZSTD])
-def test_what_is_broken_is_none_and_what_lacks_its_end_is_cut(kind: int) -> None:
+def test_broken_entries_are_ignored_and_truncated_ones_cut(kind: int) -> None:
     assert unpacked(memoryview(b"not packed at all"), kind, 1_000) == (None, False)
 
     body, is_cut = unpacked(packed(kind, TEXT)[:-5], kind, len(TEXT))
@@ -54,7 +54,7 @@ def test_what_is_broken_is_none_and_what_lacks_its_end_is_cut(kind: int) -> None
     assert TEXT.startswith(body)
 
 
-def test_a_window_of_gigabytes_is_not_made_room_for() -> None:
+def test_no_memory_is_reserved_for_a_window_of_gigabytes() -> None:
     parameters = zstandard.ZstdCompressionParameters(window_log=27, enable_ldm=True)
     compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     frame = compressor.compress(TEXT) + compressor.flush()
@@ -62,6 +62,6 @@ def test_a_window_of_gigabytes_is_not_made_room_for() -> None:
     assert unpacked(memoryview(frame), ZSTD, 1_000) == (None, False)
 
 
-def test_a_kind_that_nobody_knows_is_not_read() -> None:
+def test_an_unknown_kind_is_ignored() -> None:
     assert unpacked(memoryview(b"x"), PACKED | 0x700, 1_000) == (None, False)
     assert unpacked(memoryview(b"plain"), 0, 3) == (b"pla", True)

@@ -37,7 +37,7 @@ class Received:
         return events[0]
 
 
-async def test_a_watch_brings_what_was_stored(gateway: Gateway) -> None:
+async def test_a_watch_delivers_stored_messages(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     [node] = (await ask(gateway.cluster.registered)).masters
     received = Received()
@@ -56,7 +56,7 @@ async def test_a_watch_brings_what_was_stored(gateway: Gateway) -> None:
     assert (event["tags"], event["keys"], event["bodySize"]) == ("TagA", "k1 k2", 5)
 
 
-async def test_a_watch_brings_only_what_it_was_asked_for_last(gateway: Gateway) -> None:
+async def test_a_watch_only_delivers_its_latest_selection(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     [node] = (await ask(gateway.cluster.registered)).masters
     received = Received()
@@ -83,7 +83,7 @@ async def test_a_closed_watch_has_ended_and_may_be_closed_again(gateway: Gateway
     await asyncio.wait_for(watch.until_closed(), 1)
 
 
-async def test_a_watch_whose_connection_broke_goes_on_where_it_was(gateway: Gateway) -> None:
+async def test_a_watch_with_a_broken_connection_continues_where_it_was(gateway: Gateway) -> None:
     if not isinstance(gateway.watch, RemoteWatches):
         return  # A fake resumes as its test says.
     await ask(gateway.topics.save, ORDERS, ["broker-a"])

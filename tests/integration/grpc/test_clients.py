@@ -87,7 +87,7 @@ async def test_the_broker_accepts_as_many_grpc_clients_as_member_nums_max_allows
     assert codes == [Code.OK] * 3 + [Code.TOO_MANY_REQUESTS]
 
 
-async def test_settings_that_exceed_the_bound_of_all_clients_are_refused_until_another_client_ends(
+async def test_settings_above_the_limit_for_all_clients_are_rejected_until_another_client_ends(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients, "SETTINGS_BYTES_MAX", 1_000)

@@ -76,7 +76,7 @@ async def told(served: Served, settings: Settings) -> TelemetryCommand:
 
 
 @pytest.mark.parametrize("advertised", ["", "broker.example.com:443"])
-async def test_a_route_leads_to_where_the_client_came_from_or_to_what_is_advertised(
+async def test_a_route_leads_to_the_address_the_client_used_or_the_advertised_one(
     tmp_path: Path, advertised: str
 ) -> None:
     used = Endpoints(AddressScheme.DOMAIN_NAME, [Address("nat.example.com", 18_081)])
@@ -162,7 +162,7 @@ async def test_a_producer_is_registered_by_its_settings_until_it_ends(served: Se
     assert (beaten.code, ended.code) == (Code.OK, Code.OK)
 
 
-async def test_a_consumer_is_told_how_to_retry_and_is_forgotten_with_its_connection(
+async def test_a_consumer_learns_how_to_retry_and_is_removed_with_its_connection(
     served: Served,
 ) -> None:
     consumers = served.broker.clients.consumers
@@ -187,7 +187,9 @@ async def test_settings_without_a_role_end_the_stream(served: Served) -> None:
     assert caught.value.details() == text
 
 
-async def test_one_account_serves_both_protocols_and_an_old_signature_none(tmp_path: Path) -> None:
+async def test_one_account_serves_both_protocols_and_an_old_signature_neither(
+    tmp_path: Path,
+) -> None:
     acl = tmp_path / "plain_acl.yml"
     acl.write_text(ACCOUNTS)
     acl.chmod(0o600)
@@ -220,7 +222,7 @@ async def test_one_account_serves_both_protocols_and_an_old_signature_none(tmp_p
     }
 
 
-def test_access_validators_that_cannot_read_signatures_and_the_port_exclude_each_other(
+def test_access_validators_without_signatures_and_the_port_are_mutually_exclusive(
     tmp_path: Path,
 ) -> None:
     configuration = configuration_for(
@@ -231,7 +233,7 @@ def test_access_validators_that_cannot_read_signatures_and_the_port_exclude_each
         Broker(configuration)
 
 
-async def test_a_shutdown_ends_streams_and_refuses_new_calls(tmp_path: Path) -> None:
+async def test_a_shutdown_ends_streams_and_rejects_new_calls(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         channel = grpc.aio.insecure_channel(served.address)
         stream = channel.stream_stream(SERVICE + "Telemetry")(metadata=HEADERS)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from broker_core.grpc_messages.shared import Message
 
 
-async def test_a_kill_loses_no_lease_and_no_acknowledgement(tmp_path: Path) -> None:
+async def test_a_kill_loses_no_lease_or_acknowledgement(tmp_path: Path) -> None:
     port = free_port()
     broker = BrokerProcess(tmp_path, grpcListenPort=port)
     await asyncio.to_thread(broker.start)

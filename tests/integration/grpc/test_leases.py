@@ -110,7 +110,7 @@ async def test_a_lease_is_renewed_until_its_consumer_acknowledges_with_the_first
     assert stored(served, RETRY) == 0
 
 
-async def test_a_lease_without_renewal_ends_at_its_time(served: Served, clock: ManualClock) -> None:
+async def test_a_lease_without_renewal_ends_on_time(served: Served, clock: ManualClock) -> None:
     await served.caller.call(SendMessageRequest([message()]))
     async with connected(served, CONSUMER):
         (leased,) = await received(served.caller)
@@ -135,7 +135,7 @@ async def test_renewal_ends_after_three_hours_and_the_message_is_redelivered(
     assert stored(served, RETRY) == 1
 
 
-async def test_messages_of_a_client_that_leaves_are_redelivered_after_a_second(
+async def test_a_leaving_clients_messages_are_redelivered_after_a_second(
     served: Served, clock: ManualClock
 ) -> None:
     await served.caller.call(SendMessageRequest([message()]))
@@ -197,7 +197,7 @@ async def test_a_forwarded_message_is_a_dead_letter_with_its_origin(served: Serv
     assert await acknowledged(served, handle_of(leased)) == Code.OK
 
 
-async def test_a_message_for_a_call_that_was_cancelled_goes_to_another_consumer_uncounted(
+async def test_a_message_of_a_cancelled_call_goes_to_another_consumer_uncounted(
     tmp_path: Path,
 ) -> None:
     async with (

@@ -53,7 +53,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         yield running
 
 
-async def test_a_remoting_consumer_reads_what_the_python_client_sends(
+async def test_a_remoting_consumer_reads_messages_from_the_python_client(
     served: Served, tmp_path: Path
 ) -> None:
     (sent,) = await run(served, tmp_path, "send")
@@ -92,7 +92,7 @@ async def test_a_fifo_group_receives_each_message_group_in_order(
     assert outcome["by_group"] == {"group-0": ["0", "2", "4"], "group-1": ["1", "3", "5"]}
 
 
-async def test_a_transaction_is_committed_rolled_back_or_asked_about(
+async def test_a_transaction_is_committed_rolled_back_or_checked(
     served: Served, tmp_path: Path
 ) -> None:
     outcomes = await run(served, tmp_path, "transaction")
@@ -111,7 +111,7 @@ async def test_a_push_consumer_receives_a_failed_message_again(
     ]
 
 
-async def test_a_delayed_message_comes_at_its_time_and_a_recalled_one_never(
+async def test_a_delayed_message_is_delivered_on_time_and_a_recalled_one_never(
     served: Served, tmp_path: Path
 ) -> None:
     (outcome,) = await run(served, tmp_path, "delay")

@@ -42,19 +42,19 @@ async def wrong(served: Served, cases: list[Refused]) -> list[tuple[str, object]
     return found
 
 
-async def test_each_message_that_breaks_a_rule_is_refused_with_its_code(served: Served) -> None:
+async def test_each_rule_violation_of_a_message_is_rejected_with_its_code(served: Served) -> None:
     assert await wrong(served, sends(SystemClock().now_ms())) == []
 
     assert served.broker.storage.store.max_commit_log_offset == 0
 
 
-async def test_each_other_call_that_breaks_a_rule_is_refused_with_its_code(
+async def test_each_rule_violation_of_another_call_is_rejected_with_its_code(
     served: Served,
 ) -> None:
     assert await wrong(served, others()) == []
 
 
-async def test_a_client_without_an_id_is_refused(served: Served) -> None:
+async def test_a_client_without_an_id_is_rejected(served: Served) -> None:
     status = await served.caller.status(QueryRouteRequest(PLAIN), headers=())
 
     assert (status.code, status.message) == (
@@ -63,13 +63,13 @@ async def test_a_client_without_an_id_is_refused(served: Served) -> None:
     )
 
 
-async def test_a_transaction_that_was_never_begun_cannot_be_ended(served: Served) -> None:
+async def test_a_transaction_that_was_never_started_cannot_be_ended(served: Served) -> None:
     request = EndTransactionRequest(PLAIN, "0100", "0100", 1)
 
     assert (await served.caller.status(request)).code == Code.INVALID_TRANSACTION_ID
 
 
-async def test_a_wait_that_does_not_fit_into_the_deadline_is_refused(served: Served) -> None:
+async def test_a_wait_beyond_the_deadline_is_rejected(served: Served) -> None:
     request = ReceiveMessageRequest(
         GROUP, MessageQueue(PLAIN), batch_size=1, invisible_duration=duration_of(10_000)
     )
@@ -79,7 +79,7 @@ async def test_a_wait_that_does_not_fit_into_the_deadline_is_refused(served: Ser
     assert status.code == Code.ILLEGAL_POLLING_TIME
 
 
-async def test_a_filter_that_cannot_be_read_is_refused(served: Served) -> None:
+async def test_an_unreadable_filter_is_rejected(served: Served) -> None:
     request = ReceiveMessageRequest(
         GROUP,
         MessageQueue(PLAIN),

@@ -142,7 +142,7 @@ def unary(channel: grpc.Channel, name: str) -> Any:
     return channel.unary_unary(f"/t.S/{name}")
 
 
-async def test_calls_one_after_the_other_and_many_at_once() -> None:
+async def test_calls_work_one_after_the_other_and_many_at_once() -> None:
     def work(channel: grpc.Channel) -> None:
         echo = unary(channel, "Echo")
         for number in range(50):
@@ -156,7 +156,7 @@ async def test_calls_one_after_the_other_and_many_at_once() -> None:
         await using(address, work)
 
 
-async def test_metadata_arrives_and_a_refusal_returns() -> None:
+async def test_metadata_arrives_and_a_rejection_returns() -> None:
     def work(channel: grpc.Channel) -> None:
         metadata = (("x-mq-client-id", "a@b@1"), ("x-mq-language", "PYTHON"))
         shown = ""
@@ -212,7 +212,7 @@ async def test_a_stream_of_answers_waits_for_its_reader() -> None:
         assert server.wire.unsent_bytes == 0
 
 
-async def test_a_conversation() -> None:
+async def test_a_conversation_works() -> None:
     def work(channel: grpc.Channel) -> None:
         def requests() -> Iterator[bytes]:
             for number in range(100):
@@ -225,7 +225,7 @@ async def test_a_conversation() -> None:
         await using(address, work)
 
 
-async def test_tools_learn_what_is_served() -> None:
+async def test_tools_learn_which_features_are_supported() -> None:
     def work(channel: grpc.Channel) -> None:
         for service in reflection.SERVICES:
             method = channel.stream_stream(f"/{service}/{reflection.METHOD}")
@@ -255,7 +255,7 @@ async def test_a_deadline_ends_a_call_on_both_sides() -> None:
         assert server.wire.streams == 0
 
 
-async def test_a_cancelled_call_is_cancelled_here() -> None:
+async def test_a_cancelled_call_is_cancelled_on_the_server() -> None:
     async with serving() as (_, service, address):
         loop = asyncio.get_running_loop()
 
@@ -269,7 +269,7 @@ async def test_a_cancelled_call_is_cancelled_here() -> None:
         assert service.cancelled == service.waiting
 
 
-async def test_a_shutdown_lets_calls_end_and_clients_come_again() -> None:
+async def test_a_shutdown_lets_calls_end_and_clients_reconnect() -> None:
     async with serving(Http2Limits(drain_s=PATIENCE_S)) as (server, service, address):
         loop = asyncio.get_running_loop()
         port = int(address.rpartition(":")[2])
@@ -292,7 +292,7 @@ async def test_a_shutdown_lets_calls_end_and_clients_come_again() -> None:
             await other.shutdown()
 
 
-async def test_a_shutdown_ends_calls_that_do_not_end() -> None:
+async def test_a_shutdown_ends_endless_calls() -> None:
     async with serving(Http2Limits(drain_s=0.3)) as (server, service, address):
         loop = asyncio.get_running_loop()
 
@@ -320,7 +320,7 @@ async def test_tls_and_plain_calls_share_a_port(tmp_path: Path) -> None:
         await using(address, work)
 
 
-async def test_a_client_that_pings_all_the_time_is_welcome() -> None:
+async def test_a_client_that_pings_constantly_is_welcome() -> None:
     options = (
         ("grpc.keepalive_time_ms", 50),
         ("grpc.keepalive_permit_without_calls", 1),

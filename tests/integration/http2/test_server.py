@@ -79,7 +79,7 @@ def trusting_anybody(*alpn: str) -> ssl.SSLContext:
     return context
 
 
-async def test_a_port_that_is_taken_is_one_sentence() -> None:
+async def test_a_port_in_use_is_reported_in_one_sentence() -> None:
     async with serving() as (_, port):
         other = Http2Server("other server", {})
         with pytest.raises(RemotingError) as caught:
@@ -91,9 +91,7 @@ async def test_a_port_that_is_taken_is_one_sentence() -> None:
 
 
 @pytest.mark.parametrize("alpn", [("h2",), ("http/1.1", "h2"), ()])
-async def test_tls_negotiates_h2_where_the_client_asks(
-    alpn: tuple[str, ...], tmp_path: Path
-) -> None:
+async def test_tls_negotiates_h2_if_the_client_asks(alpn: tuple[str, ...], tmp_path: Path) -> None:
     made, key = certificate(tmp_path, "server")
     gate = TlsGate(TlsConfig(cert_path=str(made), key_path=str(key)), ALPN)
     context = trusting_anybody(*alpn)
@@ -107,7 +105,7 @@ async def test_tls_negotiates_h2_where_the_client_asks(
         assert b"hello" in await told(port, HELLO + CALL, context)
 
 
-async def test_old_versions_of_tls_are_refused(tmp_path: Path) -> None:
+async def test_old_tls_versions_are_rejected(tmp_path: Path) -> None:
     made, key = certificate(tmp_path, "server")
     gate = TlsGate(TlsConfig(cert_path=str(made), key_path=str(key)), ALPN)
     context = trusting_anybody("h2")
@@ -120,7 +118,7 @@ async def test_old_versions_of_tls_are_refused(tmp_path: Path) -> None:
             await told(port, HELLO, context)
 
 
-async def test_a_port_that_takes_only_tls_refuses_plain_calls(tmp_path: Path) -> None:
+async def test_a_tls_only_port_rejects_plain_calls(tmp_path: Path) -> None:
     made, key = certificate(tmp_path, "server")
     gate = TlsGate(TlsConfig(mode="enforcing", cert_path=str(made), key_path=str(key)), ALPN)
 
@@ -160,7 +158,7 @@ async def test_a_proxy_names_the_peer() -> None:
     assert seen == ["192.0.2.7:56324"]
 
 
-async def test_a_lost_connection_is_told_to_the_owner() -> None:
+async def test_a_lost_connection_is_reported_to_the_owner() -> None:
     lost: list[Connection] = []
     server = Http2Server("test server", {ECHO: Unary(echo)}, on_connection_lost=lost.append)
     port = await server.start("127.0.0.1", 0)

@@ -55,7 +55,7 @@ def stored(broker: Running, topic: str) -> int:
 
 
 @pytest.mark.parametrize("key", ["send-16x16", "batch-100", "end-to-end"])
-def test_each_message_that_is_counted_is_stored(broker: Running, key: str) -> None:
+def test_each_counted_message_is_stored(broker: Running, key: str) -> None:
     before = stored(broker, TOPIC)
 
     loaded = loads.run(broker.ports, BY_KEY[key], SECONDS)
@@ -66,7 +66,7 @@ def test_each_message_that_is_counted_is_stored(broker: Running, key: str) -> No
     assert min(loaded.nanoseconds) > 0
 
 
-def test_each_transaction_that_is_counted_is_committed(broker: Running) -> None:
+def test_each_counted_transaction_is_committed(broker: Running) -> None:
     before = stored(broker, TOPIC)
 
     loaded = loads.run(broker.ports, BY_KEY["transaction"], SECONDS)
@@ -90,7 +90,7 @@ def test_one_message_in_ten_is_delayed_and_one_in_ten_has_the_tag(broker: Runnin
 
 
 @pytest.mark.parametrize("setting", [ASYNC, FLUSH])
-def test_the_floor_answers_what_the_broker_behind_it_answers(
+def test_the_floor_server_answers_like_the_broker(
     broker: Running, setting: str, tmp_path: Path
 ) -> None:
     pull = BY_KEY["pull-32"].requests[0]
@@ -110,7 +110,9 @@ def test_the_floor_answers_what_the_broker_behind_it_answers(
     assert 0 < stored(broker, TOPIC) - before < 10
 
 
-def test_the_floor_writes_an_entry_for_each_queue_in_turn(broker: Running, tmp_path: Path) -> None:
+def test_the_floor_server_writes_an_entry_for_each_queue_in_turn(
+    broker: Running, tmp_path: Path
+) -> None:
     kept = tmp_path / "kept"
     with floor.running(broker.ports[0], ASYNC, kept, queues=3) as (port, pid, _):
         loaded = loads.run([port], BY_KEY["small-4x64"], SECONDS)
@@ -127,7 +129,7 @@ def test_the_floor_writes_an_entry_for_each_queue_in_turn(broker: Running, tmp_p
     assert max(found) - min(found) <= 1
 
 
-def test_a_refused_request_ends_the_measurement(broker: Running) -> None:
+def test_a_rejected_request_ends_the_measurement(broker: Running) -> None:
     wrong = Cell("wrong", "", BY_KEY["pull-1"].requests)
     one = wrong.requests[0]
     unknown = Cell("wrong", "", [type(one)(one.code, one.fields | {"topic": "Unknown"}, queue=0)])
@@ -156,7 +158,9 @@ def results(ours: list[Sample], theirs: list[Sample]) -> Results:
         (2.5, 1900.0, "(NOT reached: cost ≤ 0.25, rate ≥ 2)"),
     ],
 )
-def test_a_cell_is_reached_when_cost_and_rate_are(cost: float, rate: float, words: str) -> None:
+def test_a_cell_meets_its_target_if_both_cost_and_rate_do(
+    cost: float, rate: float, words: str
+) -> None:
     found = results([sample(cost, rate)], [sample(10.0, 1000.0)])
 
     assert words in found.table()
@@ -164,7 +168,7 @@ def test_a_cell_is_reached_when_cost_and_rate_are(cost: float, rate: float, word
     assert cell.is_reached(OURS) is words.startswith("(reached")
 
 
-def test_ratios_are_of_slices_side_by_side_so_a_slower_machine_changes_none() -> None:
+def test_ratios_compare_adjacent_slices_so_a_slower_machine_changes_none() -> None:
     ours, theirs = (
         [sample(1.0, 400.0), sample(3.0, 100.0)],
         [sample(5.0, 200.0), sample(15.0, 50.0)],
@@ -197,7 +201,7 @@ def test_medians_are_written_as_data_and_into_the_marked_part_of_a_page(tmp_path
 @pytest.mark.parametrize(
     "words", ["--quick", "--cells send-64", "--brokers ours,5.3.3", "--store-gib 0"]
 )
-def test_a_part_of_the_comparison_is_not_published(
+def test_an_incomplete_comparison_is_not_published(
     words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["bench", "--write", "docs", *words.split()])
@@ -206,7 +210,7 @@ def test_a_part_of_the_comparison_is_not_published(
         plan_of(parse())
 
 
-def test_every_setting_has_cells_and_every_cell_a_name_of_its_own() -> None:
+def test_every_setting_has_cells_and_every_cell_its_own_name() -> None:
     assert len(BY_KEY) == len({cell.name for cell in CELLS}) == len(CELLS)
     assert {cell.setting for cell in CELLS} == {"ASYNC_FLUSH", FLUSH, PAIR}
 
@@ -216,18 +220,18 @@ def test_every_broker_of_every_contender_is_warmed_up(name: str) -> None:
     assert all(cell_of(name, each) is not None for each in (ONE_SEND, WARM_UP))
 
 
-def test_pulls_are_measured_before_sends_put_what_they_read_far_back() -> None:
+def test_pulls_are_measured_before_sends_push_their_data_far_back() -> None:
     ordered = [cell.key for cell in pulls_first(known_cells(["send-64", "pull-32", "pull-1"]))]
 
     assert ordered == ["pull-32", "pull-1", "send-64"]
 
 
-def test_a_cell_that_there_is_not_is_refused_with_those_there_are() -> None:
+def test_an_unknown_cell_is_rejected_with_the_valid_ones() -> None:
     with pytest.raises(ValueError, match=r"'send-63' isn't one of: send-1, send-64, "):
         known_cells(["send-64", "send-63"])
 
 
-def test_a_checksum_of_kafka_is_the_one_of_the_published_example() -> None:
+def test_kafkas_checksum_matches_the_published_example() -> None:
     assert kafka.crc32c(b"123456789") == 0xE3069283
 
 

@@ -48,7 +48,7 @@ def test_its_log_has_each_message_once(tmp_path: Path, monkeypatch: pytest.Monke
     assert FILE_BYTES > 1 << 20
 
 
-def test_its_queues_know_each_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_queues_have_each_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("analytics.sample_log.FILE_BYTES", 1 << 20)
     monkeypatch.setattr("analytics.sample_log.UNITS_A_FILE", 10)
     count = 5000
@@ -69,7 +69,7 @@ def test_its_queues_know_each_message(tmp_path: Path, monkeypatch: pytest.Monkey
     )
 
 
-def test_its_figures_are_told_one_by_one(tmp_path: Path) -> None:
+def test_its_figures_are_reported_one_by_one(tmp_path: Path) -> None:
     found = list(itertools.islice(bench.figures(tmp_path, 5000, 5000), 4))
 
     assert [figure.work for figure in found] == [
@@ -82,7 +82,7 @@ def test_its_figures_are_told_one_by_one(tmp_path: Path) -> None:
     assert found[3].is_reached
 
 
-def test_its_percentiles_are_those_of_every_message() -> None:
+def test_its_percentiles_cover_every_message() -> None:
     with duckdb.connect(":memory:", config={"threads": 1}) as connection:
         connection.execute(
             "CREATE TABLE messages AS SELECT 'topic-' || (n % 3) AS topic, "
@@ -103,7 +103,7 @@ def test_its_percentiles_are_those_of_every_message() -> None:
 
 @pytest.mark.parametrize("option", ["--messages", "--rows"])
 @pytest.mark.parametrize("count", ["0", "999", "20000001", "many"])
-def test_a_wrong_number_of_messages_is_refused(
+def test_a_wrong_number_of_messages_is_rejected(
     option: str, count: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -112,7 +112,7 @@ def test_a_wrong_number_of_messages_is_refused(
     assert option in capsys.readouterr().err
 
 
-def test_its_bronze_has_each_message_of_its_log_once_as_ingest_would(
+def test_its_bronze_has_each_message_of_its_log_once_like_an_ingest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tools.bench.analytics.bronze.ROWS_A_COMMIT", 2000)
@@ -133,7 +133,7 @@ def test_its_bronze_has_each_message_of_its_log_once_as_ingest_would(
     assert rows_of(made, MESSAGES, columns) == rows_of(taken.place, MESSAGES, columns)
 
 
-def test_it_comes_to_its_end_and_asks_duckdb_about_as_many_rows_as_said(
+def test_it_finishes_and_asks_duckdb_about_the_stated_number_of_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without Java, whose session takes minutes and has separate tests.
@@ -149,7 +149,7 @@ def test_it_comes_to_its_end_and_asks_duckdb_about_as_many_rows_as_said(
     assert (found[-1].work, found[-1].found) == ("the pipeline", "no Java")
 
 
-def test_a_verdict_on_seconds_is_by_processor_time() -> None:
+def test_a_verdict_in_seconds_uses_cpu_time() -> None:
     jobs = [Done({}, 40.0, 2.9), Done({}, 31.0, 3.5)]
 
     figure = pipeline.seconds_figure("a report", jobs, 3)
@@ -158,7 +158,7 @@ def test_a_verdict_on_seconds_is_by_processor_time() -> None:
     assert figure.is_reached
 
 
-def test_a_process_has_used_what_those_below_it_have() -> None:
+def test_a_processs_usage_includes_its_children() -> None:
     mark = uuid.uuid4().hex
     spin = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True)\ninput()"
     program = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {spin!r}])"

@@ -68,7 +68,7 @@ def test_each_queue_with_a_consumer_gets_its_share(broker: Running) -> None:
     assert shares == {(first.messages + second.messages) // QUEUES}
 
 
-def test_a_broker_starts_behind_files_that_are_holes_and_goes_on(tmp_path: Path) -> None:
+def test_a_broker_starts_after_files_with_holes_and_continues(tmp_path: Path) -> None:
     store = tmp_path / "store"
     write_blank_files(store / "commitlog", 3)
 
@@ -84,7 +84,7 @@ def test_a_broker_starts_behind_files_that_are_holes_and_goes_on(tmp_path: Path)
     assert sum(path.stat().st_blocks for path in (store / "commitlog").iterdir()) * 512 < 600 << 20
 
 
-def test_a_reader_counts_what_it_reads_from_the_beginning_on(broker: Running) -> None:
+def test_a_reader_counts_from_the_beginning(broker: Running) -> None:
     with loads.EndToEnd(broker.ports[0], 1) as both:
         both.run(0.1)
     reading = SimpleNamespace(value=0)
@@ -101,7 +101,7 @@ def test_a_reader_counts_what_it_reads_from_the_beginning_on(broker: Running) ->
     assert reading.value == sum(map(len, bodies)) > 0
 
 
-def test_a_reader_with_a_rate_reads_no_faster(broker: Running) -> None:
+def test_a_reader_with_a_rate_limit_reads_no_faster(broker: Running) -> None:
     with loads.EndToEnd(broker.ports[0], 1) as both:
         both.run(0.1)
     reading = SimpleNamespace(value=0)
@@ -114,7 +114,7 @@ def test_a_reader_with_a_rate_reads_no_faster(broker: Running) -> None:
     assert time.perf_counter() - began >= reading.value / rate > 0
 
 
-def test_a_steady_sender_sends_at_its_rate_and_tells_how_late_each_answer_is(
+def test_a_steady_sender_keeps_its_rate_and_reports_each_answers_delay(
     broker: Running,
 ) -> None:
     before = sum(in_queue(broker.ports[0], queue) for queue in range(QUEUES))
@@ -133,7 +133,7 @@ def test_a_steady_sender_sends_at_its_rate_and_tells_how_late_each_answer_is(
     assert found.rolls == found_more.rolls == []
 
 
-def test_sends_near_to_a_roll_are_apart_from_the_others() -> None:
+def test_sends_near_a_roll_are_separate_from_the_others() -> None:
     reach = int(ROLL_SECONDS * 1e9)
     answers = Answers()
     answers.rolls = [10 * reach, 20 * reach]
@@ -145,7 +145,7 @@ def test_sends_near_to_a_roll_are_apart_from_the_others() -> None:
     assert (near.tolist(), others.tolist()) == ([2, 3, 5], [1, 4, 6])
 
 
-def test_figures_of_a_slice_are_those_of_its_sends_in_order() -> None:
+def test_a_slices_figures_are_those_of_its_sends_in_order() -> None:
     answers = Answers()
     answers.due.extend(range(1001))
     answers.latencies.extend(number * MILLISECOND for number in range(1000, -1, -1))
@@ -176,7 +176,7 @@ def test_a_steady_load_is_judged_by_its_worst_slice_and_by_growth(
     assert [is_reached for _, is_reached in verdicts(slices)] == reached
 
 
-def test_a_slice_tells_the_latest_send_at_a_roll() -> None:
+def test_a_slice_reports_the_latest_send_at_a_roll() -> None:
     answers = Answers()
     answers.due.extend(list(range(0, 1000 * MILLISECOND, MILLISECOND)))
     answers.latencies.extend([MILLISECOND] * 1000)

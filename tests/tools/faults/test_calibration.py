@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.fault
 @pytest.mark.interop
-def test_the_original_acknowledges_what_it_could_not_flush_and_ours_does_not(
+def test_the_original_acknowledges_unflushed_messages_but_ours_does_not(
     tmp_path: Path, rng: random.Random
 ) -> None:
     missing = flush_errors.missing()

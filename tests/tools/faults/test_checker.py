@@ -287,7 +287,7 @@ MUTANTS: dict[str, tuple[str, Callable[[list[Operation]], list[Operation]]]] = {
 }
 
 
-def test_a_right_history_has_no_finding_and_each_second_delivery_its_cause() -> None:
+def test_a_correct_history_has_no_finding_and_explains_each_second_delivery() -> None:
     report = checker.check(a_history())
 
     assert report.findings == []
@@ -299,7 +299,7 @@ def test_a_right_history_has_no_finding_and_each_second_delivery_its_cause() -> 
 
 
 @pytest.mark.parametrize("what", MUTANTS)
-def test_each_kind_of_wrong_is_found(what: str) -> None:
+def test_each_kind_of_error_is_detected(what: str) -> None:
     invariant, mutate = MUTANTS[what]
 
     report = checker.check(mutate(a_history()))
@@ -308,7 +308,7 @@ def test_each_kind_of_wrong_is_found(what: str) -> None:
 
 
 @pytest.mark.parametrize(("backs", "is_explained"), [(0, False), (1, False), (2, True)])
-def test_a_client_that_cannot_give_back_sends_the_message_itself_as_often(
+def test_a_client_that_cannot_return_a_message_sends_it_itself_as_often(
     backs: int, is_explained: bool
 ) -> None:
     history = a_history()
@@ -326,7 +326,7 @@ def test_a_client_that_cannot_give_back_sends_the_message_itself_as_often(
     assert (not report.findings) is is_explained
 
 
-def test_losses_are_told_by_their_place_and_a_suffix_may_be_allowed() -> None:
+def test_losses_are_reported_by_position_and_a_suffix_may_be_allowed() -> None:
     history = a_history()
     ends = [f"m{number}" for number in (196, 198)]
     lost = [*ends, "m0", "m40"]
@@ -344,7 +344,7 @@ def test_losses_are_told_by_their_place_and_a_suffix_may_be_allowed() -> None:
     assert len([one for one in strict.findings if one.invariant == "I1"]) == 4
 
 
-def test_a_reset_explains_what_comes_again_and_progress_that_falls() -> None:
+def test_a_reset_explains_redeliveries_and_falling_progress() -> None:
     history = [
         *a_history(),
         Happened(Cause.RESET, 1 << 59, "export"),
@@ -362,7 +362,7 @@ def test_a_reset_explains_what_comes_again_and_progress_that_falls() -> None:
 
 
 @pytest.mark.parametrize(("asked_at", "is_wrong"), [(-1, True), (0, False), (1, False)])
-def test_what_a_group_was_known_to_be_past_does_not_come_again(
+def test_messages_that_a_group_has_passed_are_not_redelivered(
     asked_at: int, is_wrong: bool
 ) -> None:
     """A commit requested in the same nanosecond as a delivery belongs to it."""
@@ -378,7 +378,7 @@ def test_what_a_group_was_known_to_be_past_does_not_come_again(
 
 
 @pytest.mark.parametrize("has_crashed", [True, False])
-def test_what_was_deferred_and_given_back_may_come_twice_where_a_broker_has_crashed(
+def test_a_deferred_and_returned_message_may_arrive_twice_after_a_crash(
     has_crashed: bool,
 ) -> None:
     """The broker puts both the message and its retry, and may do so again."""
@@ -402,7 +402,7 @@ def test_what_was_deferred_and_given_back_may_come_twice_where_a_broker_has_cras
     assert report.explained["crash"] == (2 if has_crashed else 0)
 
 
-def test_a_history_is_what_was_written_but_for_a_line_that_a_kill_has_cut(tmp_path: Path) -> None:
+def test_a_history_is_read_back_except_for_a_line_truncated_by_a_kill(tmp_path: Path) -> None:
     history, path = a_history(), tmp_path / "history.jsonl"
     operations.write(path, history[:50])
     operations.write(path, history[50:])
@@ -412,7 +412,7 @@ def test_a_history_is_what_was_written_but_for_a_line_that_a_kill_has_cut(tmp_pa
     assert list(operations.read(path)) == history
 
 
-def test_a_report_says_what_it_found_and_not_all_of_it() -> None:
+def test_a_report_summarizes_its_result() -> None:
     text = str(checker.check(without(a_history(), lambda one: isinstance(one, Stored))))
 
     assert "lost {'suffix': " in text
@@ -420,7 +420,7 @@ def test_a_report_says_what_it_found_and_not_all_of_it() -> None:
     assert text.count("I1: ") == checker.SHOWN_MAX + 1
 
 
-def test_a_delayed_message_comes_earlier_where_a_new_masters_clock_is_ahead() -> None:
+def test_a_delayed_message_is_early_if_the_new_masters_clock_is_ahead() -> None:
     sent = first(a_history(), lambda one: isinstance(one, Sent) and one.id == "m7")
     early = changed(a_history(), is_given("m7"), at=sent.invoked + 100 * MS)
     promoted = Happened(Cause.FAILOVER, sent.invoked + 1, ahead_ns=sent.delay_ns)

@@ -138,7 +138,7 @@ MUTANTS: dict[str, tuple[str, Callable[[list[Operation]], list[Operation]]]] = {
 }
 
 
-def test_a_group_that_is_given_what_it_wants_has_no_finding() -> None:
+def test_a_group_that_receives_its_messages_has_no_finding() -> None:
     report = checker.check(a_history())
 
     assert report.findings == [], str(report)
@@ -146,7 +146,7 @@ def test_a_group_that_is_given_what_it_wants_has_no_finding() -> None:
 
 
 @pytest.mark.parametrize("what", MUTANTS)
-def test_each_kind_of_wrong_is_found(what: str) -> None:
+def test_each_kind_of_error_is_detected(what: str) -> None:
     invariant, mutate = MUTANTS[what]
 
     report = checker.check(mutate(a_history()))
@@ -154,7 +154,7 @@ def test_each_kind_of_wrong_is_found(what: str) -> None:
     assert invariant in {one.invariant for one in report.findings}, str(report)
 
 
-def test_who_does_not_know_whether_it_gave_back_may_get_it_twice_or_not_at_all() -> None:
+def test_an_uncertain_return_allows_two_deliveries_or_none() -> None:
     """RocketMQ's own clients try more than once without reporting it."""
     history = [
         replace(one, status=Status.MAYBE) if isinstance(one, GaveBack) else one
@@ -173,7 +173,7 @@ def test_who_does_not_know_whether_it_gave_back_may_get_it_twice_or_not_at_all()
     assert {one.invariant for one in checker.check(known).findings} == {"I15"}
 
 
-def test_what_is_twice_a_dead_letter_and_replayed_twice_comes_twice() -> None:
+def test_two_replays_of_a_double_dead_letter_are_delivered_twice() -> None:
     at = REPLAYED * SECOND
     twice = [
         *a_history(),
@@ -188,7 +188,7 @@ def test_what_is_twice_a_dead_letter_and_replayed_twice_comes_twice() -> None:
     assert report.explained["replayed"] == 2
 
 
-def test_a_crash_leaves_a_group_no_less_than_the_crash_before_it_did() -> None:
+def test_a_crash_leaves_a_group_at_least_the_progress_of_the_previous_crash() -> None:
     said = [(10, 0), (7, 18), (17, 19)]
     history: list[Operation] = [
         *(Progress(GROUP, TOPIC, 0, offset, second * SECOND) for offset, second in said),
@@ -202,7 +202,7 @@ def test_a_crash_leaves_a_group_no_less_than_the_crash_before_it_did() -> None:
         assert [one.invariant for one in found] == ["I16"] * is_wrong, offset
 
 
-def test_a_new_master_need_not_know_what_was_committed_while_it_was_away() -> None:
+def test_a_new_master_may_miss_commits_made_while_it_was_away() -> None:
     said = [(10, 0), (20, 31), (30, 70), (40, 99)]
     history: list[Operation] = [
         *(Progress(GROUP, TOPIC, 0, offset, second * SECOND) for offset, second in said),
@@ -218,7 +218,7 @@ def test_a_new_master_need_not_know_what_was_committed_while_it_was_away() -> No
         assert [one.invariant for one in found] == ["I16"]
 
 
-def test_a_send_that_was_begun_and_answered_is_one() -> None:
+def test_a_send_recorded_at_its_start_and_its_answer_is_one_send() -> None:
     """A client that may be killed also records a send before its bytes leave."""
     history = a_history()
     begun = [
@@ -236,7 +236,7 @@ def test_a_send_that_was_begun_and_answered_is_one() -> None:
     assert checker.check([*begun, Stored("m4", "digest", TOPIC, 0, COUNT)]).findings
 
 
-def test_a_history_is_checked_in_time_in_proportion_to_its_length() -> None:
+def test_checking_a_history_takes_time_in_proportion_to_its_length() -> None:
     """100,000 operations; CPU time, because other processes may be running."""
     history: list[Operation] = []
     for number in range(MANY):
@@ -271,7 +271,7 @@ def test_a_history_is_checked_in_time_in_proportion_to_its_length() -> None:
         (lambda h: without(h, dead_letter), 1, "I17: m9 was given up by billing"),
     ],
 )
-def test_a_kept_history_is_checked_by_a_command(
+def test_a_command_checks_a_saved_history(
     tmp_path: Path,
     mutate: Callable[[list[Operation]], list[Operation]],
     code: int,
@@ -292,7 +292,7 @@ def test_a_kept_history_is_checked_by_a_command(
     assert words in done.stdout
 
 
-def test_the_first_history_in_which_something_is_wrong_is_kept(tmp_path: Path) -> None:
+def test_the_first_history_with_a_failure_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "history.jsonl"
     wrong = without(a_history(), dead_letter)
 

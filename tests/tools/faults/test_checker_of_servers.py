@@ -162,7 +162,7 @@ def fallen_to(offset: int) -> Progress:
     return Progress(GROUP, TOPIC, 0, offset, 96 * SECOND)
 
 
-def test_servers_that_do_all_right_give_no_finding() -> None:
+def test_healthy_servers_give_no_finding() -> None:
     report = checker.check(a_history())
 
     assert report.findings == []
@@ -170,7 +170,7 @@ def test_servers_that_do_all_right_give_no_finding() -> None:
 
 
 @pytest.mark.parametrize("what", MUTANTS)
-def test_each_kind_of_wrong_is_found(what: str) -> None:
+def test_each_kind_of_error_is_detected(what: str) -> None:
     invariant, mutate = MUTANTS[what]
 
     report = checker.check(mutate(a_history()))
@@ -178,9 +178,7 @@ def test_each_kind_of_wrong_is_found(what: str) -> None:
     assert invariant in {one.invariant for one in report.findings}, str(report)
 
 
-def test_a_crash_may_take_the_progress_of_its_last_seconds_and_put_a_delayed_message_again() -> (
-    None
-):
+def test_a_crash_may_lose_seconds_of_progress_and_repeat_a_delayed_message() -> None:
     history = [
         *a_history(),
         Happened(Cause.CRASH, 91 * SECOND),
@@ -195,7 +193,7 @@ def test_a_crash_may_take_the_progress_of_its_last_seconds_and_put_a_delayed_mes
     assert report.explained == {"crash": 1}
 
 
-def test_a_client_may_be_refused_until_it_has_learned_of_another_master() -> None:
+def test_a_client_may_be_rejected_until_it_discovers_the_new_master() -> None:
     def refused(number: int, learns: int) -> set[str]:
         history = changed(
             a_history(),

@@ -43,7 +43,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return broker.store
 
 
-def test_what_a_broker_writes_is_right(store: Path) -> None:
+def test_the_brokers_own_files_are_valid(store: Path) -> None:
     assert len(list((store / "commitlog").iterdir())) > 2
     assert plain_store.problems(store) == []
 
@@ -85,7 +85,7 @@ def no_last_unit(log: bytearray, queue: bytearray) -> None:
         (no_last_unit, "has no unit"),
     ],
 )
-def test_what_is_wrong_is_found(
+def test_every_error_is_detected(
     store: Path, change: Callable[[bytearray, bytearray], None], words: str
 ) -> None:
     log = min((store / "commitlog").iterdir())

@@ -27,7 +27,7 @@ def test_seeds_choose_all_members_disks_clocks_and_checks() -> None:
     assert max(one.skew for one in found) <= 2 * SKEW_SECONDS
 
 
-def test_what_is_asked_for_is_not_the_seeds_choice() -> None:
+def test_explicit_options_take_precedence_over_the_seed() -> None:
     for seed in SEEDS:
         assert variant(seed, ORIGINAL_SLAVE).members == ORIGINAL_SLAVE
         raw = variant(seed, has_real=False)
@@ -36,7 +36,7 @@ def test_what_is_asked_for_is_not_the_seeds_choice() -> None:
         assert not raw.has_checks
 
 
-def test_power_fails_only_where_what_is_acknowledged_was_flushed_by_ours() -> None:
+def test_power_cuts_happen_only_if_acknowledged_data_was_flushed_by_our_broker() -> None:
     for seed in SEEDS:
         one = variant(seed)
         if one.loses_power:
@@ -45,7 +45,7 @@ def test_power_fails_only_where_what_is_acknowledged_was_flushed_by_ours() -> No
         assert (FaultKind.POWER in one.targets) == one.loses_power
 
 
-def test_disk_and_clock_of_an_original_are_left_alone_and_it_is_not_promoted() -> None:
+def test_an_originals_disk_and_clock_are_left_alone_and_it_is_not_promoted() -> None:
     for members, role in ((ORIGINAL_MASTER, Role.MASTER), (ORIGINAL_SLAVE, Role.SLAVE)):
         one = variant(1, members)
         assert FaultKind.FAILOVER not in one.targets
@@ -56,7 +56,7 @@ def test_disk_and_clock_of_an_original_are_left_alone_and_it_is_not_promoted() -
     assert variant(13, OURS).targets == TARGETS
 
 
-def test_a_pair_with_the_original_as_master_is_judged_by_what_our_slave_does() -> None:
+def test_a_pair_with_the_original_as_master_is_judged_by_our_slave() -> None:
     judged = variant(1, ORIGINAL_MASTER)
     assert judged.is_judged("I25")
     assert not judged.is_judged("I1")

@@ -62,7 +62,7 @@ def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> T
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("name", TARGETS)
-def test_a_target_takes_its_corpus_and_what_is_made_of_it(
+def test_a_target_accepts_its_corpus_and_mutations_of_it(
     name: str, real: dict[str, list[bytes]], rng: random.Random, tmp_path: Path
 ) -> None:
     target = TARGETS[name]
@@ -83,7 +83,7 @@ def again(runs: Trial) -> str:
     return f"the input: {runs.wrong_input.read_bytes()!r}"
 
 
-def test_the_corpus_is_of_the_targets_and_small() -> None:
+def test_the_corpus_belongs_to_the_targets_and_is_small() -> None:
     files = [path for path in CORPUS.rglob("*") if path.is_file()]
 
     assert {path.parent.name for path in files} == set(TARGETS)
@@ -103,7 +103,7 @@ def endless(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("target", [broken], indirect=True)
-def test_an_error_ends_the_trial_and_its_input_is_kept(target: Target, tmp_path: Path) -> None:
+def test_an_error_ends_the_trial_and_its_input_is_saved(target: Target, tmp_path: Path) -> None:
     runs = Trial(target, tmp_path)
     runs.give(b"right")
 
@@ -133,7 +133,7 @@ def test_a_run_without_an_end_is_interrupted(
     assert "had not ended" in runs.wrong
 
 
-def test_a_run_that_takes_long_is_noted_with_its_input(
+def test_a_slow_run_is_recorded_with_its_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial, "STALL_S", -1.0)
@@ -148,7 +148,7 @@ def test_a_run_that_takes_long_is_noted_with_its_input(
     )
 
 
-def test_of_some_inputs_a_piece_is_repeated_so_that_a_square_shows(tmp_path: Path) -> None:
+def test_some_inputs_repeat_a_piece_to_reveal_quadratic_time(tmp_path: Path) -> None:
     sizes: list[int] = []
     one = Target("sql92", "counts", lambda data: sizes.append(len(data)), grown_bytes=10_000)
     runs = Trial(one, tmp_path)
@@ -161,7 +161,7 @@ def test_of_some_inputs_a_piece_is_repeated_so_that_a_square_shows(tmp_path: Pat
     assert 2 <= sizes.count(max(sizes)) <= 3
 
 
-def test_changed_inputs_are_short_and_the_same_for_the_same_seed() -> None:
+def test_mutated_inputs_are_short_and_the_same_for_the_same_seed() -> None:
     corpus = [b"a" * INPUT_BYTES_MAX, b"b", b""]
 
     first, second = (
@@ -173,7 +173,7 @@ def test_changed_inputs_are_short_and_the_same_for_the_same_seed() -> None:
     assert len(set(first)) > 1_000
 
 
-def test_of_inputs_that_go_the_same_way_the_shortest_is_kept() -> None:
+def test_the_shortest_of_equivalent_inputs_is_kept() -> None:
     target = TARGETS["proxy_header"]
     short, long = b"PROXY UNKNOWN\r\n", b"PROXY UNKNOWN and so on\r\n"
     other = b"PROXY TCP4 192.0.2.7 192.0.2.1 56324 10911\r\n"
@@ -183,7 +183,7 @@ def test_of_inputs_that_go_the_same_way_the_shortest_is_kept() -> None:
 
 
 @pytest.mark.fuzz
-def test_the_command_gives_each_target_its_share_and_names_what_is_wrong(tmp_path: Path) -> None:
+def test_the_command_gives_each_target_its_share_and_names_errors(tmp_path: Path) -> None:
     names = ("tag_expression", "checkpoint")
     done = subprocess.run(
         [
@@ -209,7 +209,7 @@ def test_the_command_gives_each_target_its_share_and_names_what_is_wrong(tmp_pat
         assert runs == pytest.approx(2_000 * share / sum(shares), abs=len(names))
 
 
-def test_a_child_reports_the_input_that_is_wrong(tmp_path: Path) -> None:
+def test_a_child_reports_the_failing_input(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     runs = Trial(Target("sql92", "goes wrong", broken), tmp_path, report, runs=10)
 

@@ -43,7 +43,7 @@ def changes(body: str) -> set[tuple[str, str]]:
         ("return cast('A', -a)", {("cast('A', -a)", "None"), ("-a", "(a)")}),
     ],
 )
-def test_a_line_is_changed_in_each_of_these_ways(line, expected):
+def test_a_line_can_be_changed_in_each_of_these_ways(line, expected):
     assert changes(line) == expected
 
 
@@ -56,11 +56,11 @@ def test_a_line_is_changed_in_each_of_these_ways(line, expected):
         "a: dict[str, int]",
     ],
 )
-def test_what_no_test_should_look_at_is_left_alone(line):
+def test_code_that_tests_should_not_cover_is_left_alone(line):
     assert changes(line) == set()
 
 
-def test_an_exceptions_words_are_left_alone_and_its_condition_is_not():
+def test_an_exceptions_text_is_not_mutated_but_its_condition_is():
     assert changes("if a > b: raise ValueError('too large', a)") == {
         ("a > b", "(a >= b)"),
         ("raise ValueError('too large', a)", "pass"),
@@ -85,7 +85,7 @@ def test_a_change_of_several_lines_leaves_the_rest_of_the_source():
     assert mutant.apply(source) == "x = 'ä', f(\n    (1 - 2))  # why\ny = 3\n"
 
 
-def test_what_never_ends_is_a_timeout():
+def test_an_endless_call_times_out():
     (mutant, *_) = mutants_of(PLACE, "x = 1\n")
 
     def wait() -> None:

@@ -26,7 +26,7 @@ def test_a_page_shows_the_figures_of_the_results(page: Path) -> None:
     assert pages.rendered(text, DOCS) == text, "run python -m tools.results"
 
 
-def test_every_part_is_on_one_page_and_readme_has_its_own() -> None:
+def test_every_result_is_on_one_page_and_readme_has_its_own() -> None:
     names = [name for page in PAGES for name in pages.names_in(page.read_text())]
 
     assert sorted(names) == sorted(PARTS)
@@ -39,7 +39,7 @@ def test_the_picture_shows_the_figures_of_the_results() -> None:
     assert picture.drawn(found) == (DOCS / picture.PLACE).read_text()
 
 
-def test_every_file_of_results_has_a_tool_that_writes_it() -> None:
+def test_every_results_file_has_a_tool_that_writes_it() -> None:
     names = {path.stem for path in (DOCS / documents.FOLDER).glob("*.json")}
 
     assert names == {*ROWS, *WHOLE}
@@ -49,7 +49,7 @@ def test_every_file_of_results_has_a_tool_that_writes_it() -> None:
         assert documents.read_rows(DOCS, name, kind)
 
 
-def test_a_field_that_nobody_defined_is_refused(tmp_path: Path) -> None:
+def test_an_undefined_field_is_rejected(tmp_path: Path) -> None:
     documents.path_of(tmp_path, "faults").parent.mkdir()
     documents.path_of(tmp_path, "faults").write_text('[{"fualt": "kill"}]')
 
@@ -72,7 +72,7 @@ def fault_run(commit: str, seed: int, lost: int = 0) -> FaultRun:
     )
 
 
-def test_a_run_replaces_those_of_older_commits_and_its_own_of_the_same_seed(
+def test_a_run_replaces_runs_of_older_commits_and_its_own_of_the_same_seed(
     tmp_path: Path,
 ) -> None:
     documents.record(tmp_path, "faults", [fault_run("a", 1), fault_run("a", 2)])
@@ -84,7 +84,7 @@ def test_a_run_replaces_those_of_older_commits_and_its_own_of_the_same_seed(
     assert documents.read_rows(tmp_path, "faults", FaultRun) == [fault_run("b", 3, lost=1)]
 
 
-def test_a_loss_of_a_later_run_changes_the_page(tmp_path: Path) -> None:
+def test_a_later_runs_loss_changes_the_page(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
     (tmp_path / "README.md").write_text("nothing is marked here\n")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SOURCE = {"date": "2026-11-28", "commit": "abc", "machine": "2 cores", "command": "python -m x"}
 
 
-def test_a_command_is_given_as_it_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shown_command_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["/a/checkout/__main__.py", "--brokers", "ours,kafka batched"])
 
     found = provenance("tools.bench")
@@ -50,7 +50,7 @@ def test_growth_is_published_as_a_change_of_its_ratio(tmp_path: Path) -> None:
     assert row.command.startswith("python -m tools.bench.growth")
 
 
-def test_a_steady_load_is_published_without_the_slices_that_warm_it_up() -> None:
+def test_a_steady_load_is_published_without_the_warm_up_slices() -> None:
     warming = [Slice(100.0, 9.0, 9.0, 9.0, 9.0, 99.0, 0.0)] * 6
     settled = [
         Slice(100.0, 0.1, float(p99), 8.0, roll, 36.0, 0.0)
@@ -81,7 +81,7 @@ def test_a_fault_run_that_publishes_nothing_writes_nothing(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
-def test_fuzzing_of_the_compiled_turn_is_published_by_its_build(tmp_path: Path) -> None:
+def test_the_compiled_turns_fuzzing_is_published_by_its_build(tmp_path: Path) -> None:
     publish_native(tmp_path, 1_000, 5, is_sanitized=False)
     publish_native(tmp_path, 2_000, 5, is_sanitized=True)
 
@@ -89,7 +89,7 @@ def test_fuzzing_of_the_compiled_turn_is_published_by_its_build(tmp_path: Path) 
     assert [(row.inputs, row.findings) for row in rows] == [(1_000, 0), (2_000, 0)]
 
 
-def test_a_mutant_that_no_test_goes_through_counts_as_a_survivor() -> None:
+def test_a_mutant_that_no_test_executes_counts_as_a_survivor() -> None:
     mutant = mutants_of("a.py", "def f(a):\n    return a < 1\n")[0]
     outcomes = ("killed", "timeout", "survived", "uncovered", "equivalent")
 
@@ -98,7 +98,7 @@ def test_a_mutant_that_no_test_goes_through_counts_as_a_survivor() -> None:
     assert (row.sample, row.caught, row.survived, row.equivalent) == (5, 2, 2, 1)
 
 
-def test_a_soak_is_published_in_units_that_people_read() -> None:
+def test_a_soak_is_published_in_readable_units() -> None:
     figures = Figures(rate=665.0, seconds=7200.0, pages=4, members=5)
     figures.checked = [Checked(10, 20, {"a": 1}, {"crash": 3}, 0, [])] * 2
     figures.verdicts = [

@@ -58,7 +58,7 @@ class Leak(threading.Thread):
 
 
 @pytest.mark.fault
-def test_a_soak_loses_nothing_and_finds_a_descriptor_that_is_leaked(tmp_path: Path) -> None:
+def test_a_soak_loses_nothing_and_detects_a_leaked_descriptor(tmp_path: Path) -> None:
     leaks: list[Leak] = []
 
     def leak(appliance: Appliance) -> None:
@@ -106,7 +106,7 @@ def series(*values: float, step: float = 60.0) -> list[Point]:
     return [Point(number * step, value) for number, value in enumerate(values)]
 
 
-def test_what_a_process_needs_to_get_warm_is_no_growth() -> None:
+def test_a_processs_warm_up_is_not_growth() -> None:
     warm = series(*range(10, 100, 10), *[100.0] * 50)
 
     (found,) = verdict_of("web", DESCRIPTORS, warm)
@@ -115,7 +115,7 @@ def test_what_a_process_needs_to_get_warm_is_no_growth() -> None:
 
 
 @pytest.mark.parametrize(("part", "is_level"), [(0.04, True), (0.07, False)])
-def test_level_is_a_rise_of_at_most_five_percent_behind_the_warm_up(
+def test_a_rise_of_at_most_five_percent_after_the_warm_up_is_level(
     part: float, is_level: bool
 ) -> None:
     start = 200.0 * MIB
@@ -127,13 +127,13 @@ def test_level_is_a_rise_of_at_most_five_percent_behind_the_warm_up(
     assert found.is_level is is_level
 
 
-def test_a_rise_below_the_slack_of_its_kind_is_none() -> None:
+def test_an_increase_below_its_kinds_tolerance_is_ignored() -> None:
     (found,) = verdict_of("beat", MEMORY, series(*[20.0 * MIB] * 30, *[23.0 * MIB] * 30))
 
     assert found.is_level
 
 
-def test_of_each_file_that_the_store_holds_one_descriptor_is_no_growth(tmp_path: Path) -> None:
+def test_one_descriptor_per_store_file_is_not_growth(tmp_path: Path) -> None:
     store, outside = tmp_path / "store", tmp_path / "outside"
     store.mkdir()
 
@@ -150,7 +150,7 @@ def test_of_each_file_that_the_store_holds_one_descriptor_is_no_growth(tmp_path:
         assert seen() == (1, 1)
 
 
-def test_a_restart_begins_a_life_of_its_own_and_the_longest_one_counts(
+def test_a_restart_begins_a_new_life_and_the_longest_one_counts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     has = {1: 500.0, 2: 100.0}
@@ -166,7 +166,7 @@ def test_a_restart_begins_a_life_of_its_own_and_the_longest_one_counts(
     assert (found.second, found.last, found.seconds, found.is_level) == (100.0, 100.0, 69.0, True)
 
 
-def test_the_disk_is_level_while_a_message_takes_what_it_took() -> None:
+def test_the_disk_is_level_while_the_size_per_message_is_constant() -> None:
     sent = series(*(1_000.0 * number for number in range(100)))
     even = series(*(6e6 * number for number in range(100)))
     steeper = series(*(6e6 * number * (1 + number / 100) for number in range(100)))

@@ -82,7 +82,7 @@ def account_in(path: Path, key: str) -> Any:
     return next(one for one in document(path)["accounts"] if one["accessKey"] == key)
 
 
-def test_accounts_and_white_addresses_are_read(files, path):
+def test_accounts_and_whitelist_addresses_are_read(files, path):
     state = files.state
 
     assert set(state.accounts) == {"RocketMQ", "rocketmq2"}
@@ -91,7 +91,7 @@ def test_accounts_and_white_addresses_are_read(files, path):
     assert (state.versions[path].counter, state.versions[path].timestamp) == (3, 1600000000000)
 
 
-async def test_a_file_without_a_version_has_that_of_its_reading(path, clock):
+async def test_a_file_without_a_version_gets_the_version_of_its_reading(path, clock):
     other = path.parent / "acl" / "a.yml"
     other.write_text(another("account-a"))
     files = AclFiles(path, clock, FileStorage())
@@ -114,7 +114,7 @@ def test_without_any_file_the_version_is_that_of_the_start(tmp_path, clock):
     assert files.state.versions[files.path] == DataVersion(timestamp=clock.now_ms())
 
 
-def test_every_file_below_acl_counts_and_the_first_to_name_an_account_owns_it(files, path, caplog):
+def test_every_file_below_acl_is_read_and_the_first_to_name_an_account_owns_it(files, path, caplog):
     acl = path.parent / "acl"
     (acl / "a.yml").write_text(another("account-a"))
     (acl / "deep" / "b.yaml").write_text(another("RocketMQ", "another-secret"))
@@ -132,7 +132,7 @@ def test_every_file_below_acl_counts_and_the_first_to_name_an_account_owns_it(fi
     assert "12345678" not in caplog.text
 
 
-def test_without_files_nobody_is_known_and_that_is_said(tmp_path, clock, caplog):
+def test_without_files_no_account_is_known_and_that_is_reported(tmp_path, clock, caplog):
     files = AclFiles(tmp_path / "nowhere" / "plain_acl.yml", clock, FileStorage())
 
     files.load()
@@ -154,9 +154,7 @@ def test_without_files_nobody_is_known_and_that_is_said(tmp_path, clock, caplog)
         ("a: !!python/object/apply:os.system [true]", "is not YAML"),
     ],
 )
-def test_a_file_that_makes_no_sense_stops_the_start_without_telling_secrets(
-    path, clock, text, sentence
-):
+def test_an_invalid_file_stops_the_start_without_revealing_secrets(path, clock, text, sentence):
     path.write_text(text)
 
     with pytest.raises(StoreError, match=sentence) as caught:
@@ -165,14 +163,14 @@ def test_a_file_that_makes_no_sense_stops_the_start_without_telling_secrets(
     assert "super-secret" not in str(caught.value)
 
 
-def test_a_file_above_the_limit_is_refused(path, clock):
+def test_a_file_above_the_limit_is_rejected(path, clock):
     path.write_text("#" * (1 << 20) + "\n")
 
     with pytest.raises(StoreError, match="more than 1048576 bytes"):
         AclFiles(path, clock, FileStorage()).load()
 
 
-async def test_a_changed_file_takes_force_within_five_seconds(files, path, clock):
+async def test_a_changed_file_takes_effect_within_five_seconds(files, path, clock):
     files.start()
     await asyncio.sleep(0)
     path.write_text(another("account-x"))
@@ -184,7 +182,7 @@ async def test_a_changed_file_takes_force_within_five_seconds(files, path, clock
     assert set(files.state.accounts) == {"account-x"}
 
 
-async def test_a_damaged_file_leaves_the_accounts_as_they_were(files, path, caplog):
+async def test_a_damaged_file_leaves_the_accounts_unchanged(files, path, caplog):
     before = files.state
     path.write_text("accounts: [")
 
@@ -198,7 +196,7 @@ async def test_a_damaged_file_leaves_the_accounts_as_they_were(files, path, capl
     assert set(files.state.accounts) == {"account-x"}
 
 
-async def test_a_file_that_is_not_changed_is_not_taken_again(files):
+async def test_an_unchanged_file_is_not_read_again(files):
     before = files.state
 
     assert not await files.refresh()
@@ -228,7 +226,7 @@ def test_a_new_account_goes_to_the_default_file(files, path, clock):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_an_account_is_changed_where_it_is_and_keeps_what_is_not_given(files, path):
+def test_an_account_is_changed_in_its_file_and_keeps_omitted_values(files, path):
     other = path.parent / "acl" / "a.yml"
     other.write_text(another("account-a") + "globalWhiteRemoteAddresses: [127.0.0.1]\n")
     files.load()
@@ -255,14 +253,14 @@ def test_an_account_is_changed_where_it_is_and_keeps_what_is_not_given(files, pa
         {"accessKey": "RocketMQ", "secretKey": "12345678", "whiteRemoteAddress": "nowhere"},
     ],
 )
-def test_an_account_that_may_not_be_changes_nothing(files, path, wanted):
+def test_an_unauthorized_account_changes_nothing(files, path, wanted):
     with pytest.raises(ValueError, match=r"should longer|Parse resource|nowhere"):
         files.put_account(wanted)
 
     assert path.read_text() == PLAIN
 
 
-def test_an_edit_on_disk_is_not_undone_by_a_change_over_the_wire(files, path):
+def test_a_change_over_the_wire_does_not_undo_an_edit_on_disk(files, path):
     path.write_text(PLAIN.replace("rocketmq2", "rocketmq3"))
 
     files.put_account({"accessKey": "new-account", "secretKey": "new-secret"})
@@ -278,7 +276,7 @@ def test_an_account_is_deleted_once(files, path):
     assert [one["accessKey"] for one in document(path)["accounts"]] == ["rocketmq2"]
 
 
-def test_white_addresses_are_replaced_in_known_files_only(files, path, tmp_path):
+def test_whitelist_addresses_are_replaced_in_known_files_only(files, path, tmp_path):
     files.set_global_white_addresses(["127.0.0.1", "::1"], None)
     assert document(path)["globalWhiteRemoteAddresses"] == ["127.0.0.1", "::1"]
     assert files.state.global_white_texts == ("127.0.0.1", "::1")
@@ -292,7 +290,7 @@ def test_white_addresses_are_replaced_in_known_files_only(files, path, tmp_path)
     assert files.state.global_white_texts == ("127.0.0.1", "::1")
 
 
-def test_the_first_account_makes_file_and_directory(tmp_path, clock):
+def test_the_first_account_creates_file_and_directory(tmp_path, clock):
     path = tmp_path / "new" / "conf" / "plain_acl.yml"
     files = AclFiles(path, clock, FileStorage())
     files.load()
@@ -334,7 +332,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
-def test_a_file_that_others_may_read_is_one_warning_at_the_start(path, clock, caplog, mode):
+def test_a_file_readable_by_others_is_one_warning_at_the_start(path, clock, caplog, mode):
     path.chmod(mode)
 
     AclFiles(path, clock, FileStorage()).load()
@@ -345,9 +343,7 @@ def test_a_file_that_others_may_read_is_one_warning_at_the_start(path, clock, ca
     assert f"chmod 600 {path}" in warnings_of(caplog)[0]
 
 
-async def test_a_file_that_others_may_read_is_warned_of_again_when_it_is_read_again(
-    path, clock, caplog
-):
+async def test_a_file_readable_by_others_is_warned_about_again_after_a_reload(path, clock, caplog):
     path.chmod(0o644)
     files = AclFiles(path, clock, FileStorage())
     files.load()
@@ -367,7 +363,7 @@ async def test_a_file_that_others_may_read_is_warned_of_again_when_it_is_read_ag
     assert len(warnings_of(caplog)) == 3
 
 
-def test_a_private_file_is_no_warning(path, clock, caplog):
+def test_a_private_file_is_not_a_warning(path, clock, caplog):
     path.chmod(0o600)
 
     AclFiles(path, clock, FileStorage()).load()
@@ -375,7 +371,7 @@ def test_a_private_file_is_no_warning(path, clock, caplog):
     assert not warnings_of(caplog)
 
 
-def test_a_whole_update_keeps_the_secret_and_takes_what_is_not_given(files, path):
+def test_a_complete_update_keeps_the_secret_and_removes_missing_values(files, path):
     files.load()
     files.put_account(
         {"accessKey": "RocketMQ", "admin": False, "groupPerms": ["g=SUB"]}, is_whole=True

@@ -11,12 +11,12 @@ def matching(line: str | None, *addresses: str) -> list[str]:
 
 
 @pytest.mark.parametrize("line", [None, "", "  "])
-def test_a_blank_line_means_nobody(line: str | None) -> None:
+def test_a_blank_line_means_no_member(line: str | None) -> None:
     assert matching(line, "127.0.0.1", "::1", "") == []
 
 
 @pytest.mark.parametrize("line", ["*", "*.*.*.*", "*:*:*:*:*:*:*:*"])
-def test_stars_alone_mean_everybody(line: str) -> None:
+def test_stars_alone_mean_all_users(line: str) -> None:
     assert matching(line, "127.0.0.1", "::1") == ["127.0.0.1", "::1"]
 
 
@@ -40,7 +40,9 @@ def test_stars_alone_mean_everybody(line: str) -> None:
         ("1:2:3:4:5:6:7:*", ["1:2:3:4:5:6:7:8"], ["1:2:3:4:5:6:8:8"]),
     ],
 )
-def test_a_line_means_its_addresses(line: str, inside: list[str], outside: list[str]) -> None:
+def test_a_line_is_parsed_into_its_addresses(
+    line: str, inside: list[str], outside: list[str]
+) -> None:
     assert matching(line, *inside, *outside) == inside
 
 
@@ -54,7 +56,7 @@ def test_a_line_means_its_addresses(line: str, inside: list[str], outside: list[
         *("1:2:3:4:5:6:7:8:*", "1:2:*", "1:*:*", "::g-h"),
     ],
 )
-def test_a_line_without_meaning_is_refused(line: str) -> None:
+def test_a_meaningless_line_is_rejected(line: str) -> None:
     with pytest.raises(ValueError, match="'"):
         parse_rule(line)
 

@@ -128,7 +128,9 @@ def expected(code: int, actor: str) -> str | None:
 
 @pytest.mark.parametrize("actor", ACTORS)
 @pytest.mark.parametrize("code", sorted(RULES), ids=lambda code: RequestCode(code).name)
-def test_every_request_is_answered_to_every_actor_by_its_row(code: int, actor: str) -> None:
+def test_every_request_is_answered_to_every_actor_according_to_its_row(
+    code: int, actor: str
+) -> None:
     request = a_request(code)
     if actor == "wrong key":
         signed("administrator", request, "another-secret")
@@ -151,13 +153,13 @@ def test_every_handled_request_has_a_row() -> None:
     assert set(map(int, table)) <= set(RULES)
 
 
-def test_a_request_without_a_row_is_refused() -> None:
+def test_a_request_without_a_row_is_rejected() -> None:
     request = signed("administrator", a_request(9999))
 
     assert refusal(an_authorizer(), request) == "No access rule covers request code=9999"
 
 
-def test_rows_name_what_they_look_at() -> None:
+def test_rows_name_their_subjects() -> None:
     assert {rule.found for rule in RULES.values()} == {
         "",
         "PUB on a topic that is not the cluster's reply topic",
@@ -184,7 +186,9 @@ FOUND = sorted(code for code, rule in RULES.items() if rule.found)
 @pytest.mark.parametrize("actor", ["without-permission", "with-permission", "administrator"])
 @pytest.mark.parametrize("action", [Permission.PUB, Permission.SUB], ids=["PUB", "SUB"])
 @pytest.mark.parametrize("code", FOUND, ids=lambda code: RequestCode(code).name)
-def test_what_a_request_leads_to_needs_a_permission(code: int, action: int, actor: str) -> None:
+def test_requests_need_permission_for_everything_they_lead_to(
+    code: int, action: int, actor: str
+) -> None:
     request = signed(actor, a_request(code))
 
     found = refusal(an_authorizer(), request, needs=[Need("T", action)])
@@ -193,7 +197,7 @@ def test_what_a_request_leads_to_needs_a_permission(code: int, action: int, acto
     assert found == expected
 
 
-def test_a_brokers_account_registers_and_follows_and_no_more() -> None:
+def test_a_brokers_account_may_only_register_and_follow() -> None:
     passed = {
         code
         for code, rule in RULES.items()
@@ -215,7 +219,7 @@ def test_a_brokers_account_registers_and_follows_and_no_more() -> None:
     }
 
 
-def test_whoever_may_do_everything_may_do_so_with_what_a_request_leads_to() -> None:
+def test_full_permission_includes_what_a_request_leads_to() -> None:
     authorizer = an_authorizer(global_white=(parse_rule("10.0.0.9"),))
     needs = [Need("secret", Permission.SUB)]
     stranger = a_request(RequestCode.VIEW_MESSAGE_BY_ID)
@@ -237,7 +241,7 @@ def test_a_changed_value_or_body_breaks_the_signature() -> None:
 
 
 @pytest.mark.parametrize("signature", ["", "x", "订单", "gDRLxP35PD6fyWkcmOfCCW3uFB0="])
-def test_a_made_up_signature_is_refused(signature: str) -> None:
+def test_a_made_up_signature_is_rejected(signature: str) -> None:
     request = a_request(28, AccessKey="administrator", Signature=signature)
 
     assert refusal(an_authorizer(), request) == (
@@ -245,13 +249,13 @@ def test_a_made_up_signature_is_refused(signature: str) -> None:
     )
 
 
-def test_an_unknown_account_is_told_so_in_short() -> None:
+def test_an_unknown_account_gets_a_short_answer() -> None:
     request = signed("x" * 10_000, a_request(28))
 
     assert refusal(an_authorizer(), request) == "No acl config for " + "x" * 64
 
 
-def test_white_addresses_pass_without_a_signature() -> None:
+def test_whitelist_addresses_pass_without_a_signature() -> None:
     authorizer = an_authorizer(global_white=(parse_rule("192.168.0.*"),))
     admin = a_request(RequestCode.DELETE_TOPIC_IN_BROKER)
     of_account = a_request(RequestCode.DELETE_TOPIC_IN_BROKER, AccessKey="white-account")
@@ -269,7 +273,7 @@ def test_anyone_with_an_account_may_send_traces() -> None:
     assert refusal(an_authorizer(), signed("tracing-account", request)) is None
 
 
-def test_sending_back_takes_the_group_of_the_retry_topic() -> None:
+def test_returning_a_message_needs_permission_on_the_retry_topics_group() -> None:
     mine = a_request(RequestCode.SEND_MESSAGE_V2, b="%RETRY%G", a="CLIENT_INNER_PRODUCER")
     others = a_request(RequestCode.SEND_MESSAGE_V2, b="%RETRY%H", a="G")
 
@@ -279,7 +283,7 @@ def test_sending_back_takes_the_group_of_the_retry_topic() -> None:
     )
 
 
-def test_a_body_that_cannot_be_read_is_refused() -> None:
+def test_an_unreadable_body_is_rejected() -> None:
     request = RemotingCommand.request(RequestCode.HEART_BEAT, {}, b'{"consumerDataSet":7}')
 
     found = refusal(an_authorizer(), signed("with-permission", request))
@@ -288,13 +292,13 @@ def test_a_body_that_cannot_be_read_is_refused() -> None:
     assert found.startswith("the request's body cannot be read")
 
 
-def test_strangers_do_not_get_their_body_parsed() -> None:
+def test_strangers_bodies_are_not_parsed() -> None:
     request = RemotingCommand.request(RequestCode.HEART_BEAT, {}, b"{")
 
     assert refusal(an_authorizer(), request) == "No accessKey is configured"
 
 
-def test_refusals_are_counted_and_logged_at_most_five_times_in_ten_seconds(
+def test_rejections_are_counted_and_logged_at_most_five_times_in_ten_seconds(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
@@ -320,7 +324,7 @@ def freshly_signed(clock: ManualClock, access_key: str, code: int = 50) -> Remot
     return request
 
 
-def test_a_fresh_signature_is_checked_wherever_it_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fresh_signature_is_verified_everywhere(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     authorizer = Authorizer(Accounts(state()), clock)
     request = freshly_signed(clock, "administrator")
@@ -334,7 +338,7 @@ def test_a_fresh_signature_is_checked_wherever_it_is(caplog: pytest.LogCaptureFi
     assert "reason=not fresh code=50 access_key='administrator'" in caplog.text
 
 
-def test_a_request_recorded_before_is_not_made_another() -> None:
+def test_a_recorded_request_cannot_be_turned_into_another() -> None:
     """RocketMQ's signature covers joined values, so other names and codes keep it valid."""
     clock = ManualClock()
     authorizer = Authorizer(Accounts(state()), clock)
@@ -388,7 +392,7 @@ def test_an_account_may_require_fresh_signatures(*, is_marked: bool) -> None:
 @pytest.mark.parametrize(
     ("actor", "passes"), [("with-permission", True), ("without-permission", False)]
 )
-def test_a_leased_message_needs_its_topic_and_group_wherever_it_lies(
+def test_a_leased_message_needs_its_topic_and_group_wherever_it_is(
     topic: str, actor: str, passes: bool
 ) -> None:
     requests = [

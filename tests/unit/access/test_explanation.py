@@ -75,7 +75,7 @@ def passes(authorizer: Authorizer, request: RemotingCommand, host: str) -> bool:
 
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("access_key", KEYS)
-def test_what_is_explained_is_what_happens(authorizer, access_key, host) -> None:
+def test_the_explanation_matches_the_behaviour(authorizer, access_key, host) -> None:
     clock = ManualClock()
     for question in QUESTIONS:
         request = request_for(*question)
@@ -103,15 +103,13 @@ def test_what_is_explained_is_what_happens(authorizer, access_key, host) -> None
         (None, "172.16.3.9", (ADMIN, None, None), "globalWhiteRemoteAddresses: 172.16.*.*"),
     ],
 )
-def test_a_decision_names_the_line_that_decides(
-    authorizer, access_key, host, question, rule
-) -> None:
+def test_a_decision_names_the_deciding_line(authorizer, access_key, host, question, rule) -> None:
     assert authorizer.explain(access_key, host, parse_need(*question)).rule == rule
 
 
 @pytest.mark.parametrize(
     "question", [("DENY", "T", None), ("", "T", None), ("PUB", None, "G"), ("SUB", None, None)]
 )
-def test_a_question_that_makes_no_sense_is_refused(question) -> None:
+def test_an_invalid_question_is_rejected(question) -> None:
     with pytest.raises(ValueError, match=r"PUB, SUB or ADMIN|SUB is the only|neither"):
         parse_need(*question)

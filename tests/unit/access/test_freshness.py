@@ -81,9 +81,7 @@ def test_two_accounts_may_use_the_same_nonce(clock: ManualClock, freshness: Fres
         assert refusal(freshness, request, access_key) == ""
 
 
-def test_a_nonce_is_not_used_twice_at_another_time(
-    clock: ManualClock, freshness: Freshness
-) -> None:
+def test_a_nonce_cannot_be_reused_at_another_time(clock: ManualClock, freshness: Freshness) -> None:
     assert refusal(freshness, a_request(clock, nonce=lambda: "n" * 32)) == ""
     clock.advance_ms(5_000)
 
@@ -105,9 +103,7 @@ def test_the_time_is_near_the_brokers_clock(
 
 
 @pytest.mark.parametrize("text", ["", "now", "-1", "1e3", "١٢٣", "1" * 16])
-def test_a_time_that_is_none_is_refused(
-    clock: ManualClock, freshness: Freshness, text: str
-) -> None:
+def test_an_invalid_time_is_rejected(clock: ManualClock, freshness: Freshness, text: str) -> None:
     class Odd(int):
         def __str__(self) -> str:
             return text
@@ -127,7 +123,7 @@ def test_a_nonce_has_enough_characters_and_not_too_many(
     assert refusal(freshness, request) == "trebuchetNonce must have 32 to 64 characters"
 
 
-def test_what_was_signed_before_the_start_is_refused(clock: ManualClock) -> None:
+def test_a_signature_from_before_the_start_is_rejected(clock: ManualClock) -> None:
     recorded = a_request(clock)
     clock.advance_ms(1_000)
 
@@ -137,7 +133,7 @@ def test_what_was_signed_before_the_start_is_refused(clock: ManualClock) -> None
     assert refusal(started, a_request(clock)) == ""
 
 
-def test_a_full_account_is_refused_and_forgets_nothing_early(clock: ManualClock) -> None:
+def test_a_full_account_is_rejected_and_drops_nothing_early(clock: ManualClock) -> None:
     freshness = Freshness(clock, LimitsConfig(account_nonce_nums_max=3))
     requests = [a_request(clock) for _ in range(4)]
 
@@ -154,9 +150,7 @@ def test_a_full_account_is_refused_and_forgets_nothing_early(clock: ManualClock)
     assert "accountNonceNumsMax=3" in refusal(freshness, a_request(clock))
 
 
-def test_nonces_that_can_come_no_more_are_forgotten(
-    clock: ManualClock, freshness: Freshness
-) -> None:
+def test_expired_nonces_are_forgotten(clock: ManualClock, freshness: Freshness) -> None:
     requests = [a_request(clock, age_ms=-WINDOW_MS) for _ in range(100)]
     for request in requests:
         assert refusal(freshness, request) == ""
@@ -172,7 +166,7 @@ def test_nonces_that_can_come_no_more_are_forgotten(
     assert len(freshness) == 1
 
 
-def test_a_clock_that_goes_back_lets_nothing_in_again(
+def test_a_clock_that_steps_back_readmits_no_replay(
     clock: ManualClock, freshness: Freshness
 ) -> None:
     recorded = a_request(clock)

@@ -27,7 +27,7 @@ from broker_core.access.rules import Need
         ("%DLQ%G", "open", "%DLQ%G"),
     ],
 )
-def test_a_message_is_of_the_topic_that_the_broker_says(
+def test_a_messages_topic_is_the_one_that_the_broker_reports(
     stored_in: str, real_topic: str | None, needed: str
 ) -> None:
     properties = {} if real_topic is None else {"REAL_TOPIC": real_topic}

@@ -53,7 +53,7 @@ def make_consumers() -> tuple[Consumers, Notices]:
     return Consumers(notices), notices
 
 
-async def test_a_new_member_is_told_to_all_of_its_group() -> None:
+async def test_a_new_member_is_announced_to_its_whole_group() -> None:
     consumers, notices = make_consumers()
 
     beat(consumers, FakeConnection("127.0.0.1:1"))
@@ -62,7 +62,7 @@ async def test_a_new_member_is_told_to_all_of_its_group() -> None:
     assert notices == [("g", 1), ("g", 2)]
 
 
-async def test_a_second_heartbeat_tells_nobody() -> None:
+async def test_a_second_heartbeat_notifies_nobody() -> None:
     consumers, notices = make_consumers()
     connection = FakeConnection()
 
@@ -72,7 +72,7 @@ async def test_a_second_heartbeat_tells_nobody() -> None:
     assert len(notices) == 1
 
 
-async def test_a_newer_subscription_replaces_the_older_without_a_notice() -> None:
+async def test_a_newer_subscription_replaces_the_older_one_without_a_notice() -> None:
     consumers, notices = make_consumers()
     connection = FakeConnection()
 
@@ -86,7 +86,7 @@ async def test_a_newer_subscription_replaces_the_older_without_a_notice() -> Non
     assert len(notices) == 1
 
 
-async def test_the_last_heartbeat_decides_the_topics_of_the_group() -> None:
+async def test_the_last_heartbeat_decides_the_groups_topics() -> None:
     consumers, notices = make_consumers()
     connection = FakeConnection()
 
@@ -99,7 +99,7 @@ async def test_the_last_heartbeat_decides_the_topics_of_the_group() -> None:
     assert len(notices) == 2
 
 
-async def test_a_lost_connection_is_told_to_those_who_stay() -> None:
+async def test_a_lost_connection_is_reported_to_the_remaining_members() -> None:
     consumers, notices = make_consumers()
     staying, leaving = FakeConnection("127.0.0.1:1"), FakeConnection("127.0.0.1:2")
     beat(consumers, staying)
@@ -110,7 +110,7 @@ async def test_a_lost_connection_is_told_to_those_who_stay() -> None:
     assert notices == [("g", 1)]
 
 
-async def test_the_last_member_takes_the_group_with_it() -> None:
+async def test_the_last_member_removes_the_group() -> None:
     consumers, notices = make_consumers()
     connection = FakeConnection()
     beat(consumers, connection)
@@ -122,7 +122,7 @@ async def test_the_last_member_takes_the_group_with_it() -> None:
     assert notices == []
 
 
-async def test_who_did_not_beat_in_time_is_silent() -> None:
+async def test_a_master_without_a_timely_heartbeat_is_silent() -> None:
     consumers, _ = make_consumers()
     quiet, lively = FakeConnection("127.0.0.1:1"), FakeConnection("127.0.0.1:2")
     beat(consumers, quiet, now=0.0)
@@ -131,7 +131,7 @@ async def test_who_did_not_beat_in_time_is_silent() -> None:
     assert consumers.silent_since(50.0) == [quiet]
 
 
-async def test_all_groups_together_have_so_many_subscriptions_at_most() -> None:
+async def test_the_total_number_of_subscriptions_is_limited() -> None:
     consumers = Consumers(limits=LimitsConfig(subscription_nums_max=3))
     one, two = FakeConnection("127.0.0.1:1"), FakeConnection("127.0.0.1:2")
     beat(consumers, one, expression="a" * 32)

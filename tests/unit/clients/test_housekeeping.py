@@ -30,7 +30,7 @@ async def test_a_client_silent_for_two_minutes_is_disconnected() -> None:
     assert not producers.groups
 
 
-async def test_locks_of_a_client_that_is_gone_are_forgotten_within_two_scans_of_their_end() -> None:
+async def test_a_lost_clients_locks_are_dropped_within_two_scans_of_their_end() -> None:
     clock = ManualClock()
     locks = RebalanceLocks(clock)
     housekeeping = ClientHousekeeping(Consumers(), Producers(), clock, locks)

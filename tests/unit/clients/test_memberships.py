@@ -8,7 +8,7 @@ from broker_core.errors import RequestRefusedError
 from tests.unit.clients.test_consumers import FakeConnection
 
 
-def test_a_connection_is_in_so_many_groups_at_most_and_may_renew_each() -> None:
+def test_the_number_of_groups_per_connection_is_limited_and_each_can_be_renewed() -> None:
     memberships = Memberships(LimitsConfig(client_group_nums_max=2))
     connection = FakeConnection()
     memberships.add(connection, "a")
@@ -21,7 +21,7 @@ def test_a_connection_is_in_so_many_groups_at_most_and_may_renew_each() -> None:
     assert memberships.groups_of(connection) == ["a", "b"]
 
 
-def test_all_groups_together_have_so_many_members_at_most() -> None:
+def test_the_total_number_of_group_members_is_limited() -> None:
     memberships = Memberships(LimitsConfig(member_nums_max=2))
     one, two = FakeConnection(), FakeConnection()
     memberships.add(one, "a")

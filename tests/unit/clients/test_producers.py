@@ -31,7 +31,7 @@ def test_a_producer_is_found_by_its_client_id_while_it_is_in_any_group() -> None
     assert producers.groups == {}
 
 
-def test_a_client_that_came_again_is_found_on_its_new_connection() -> None:
+def test_a_returning_client_is_found_on_its_new_connection() -> None:
     producers, old, new = Producers(), FakeConnection(), FakeConnection()
     producers.register(old, "g", member("c"))
     producers.register(new, "g", member("c"))
@@ -41,7 +41,7 @@ def test_a_client_that_came_again_is_found_on_its_new_connection() -> None:
     assert producers.find("c") is new
 
 
-def test_who_is_not_a_member_leaves_nothing() -> None:
+def test_a_non_member_leaves_nothing() -> None:
     producers = Producers()
 
     producers.unregister(FakeConnection(), "g")
@@ -49,7 +49,7 @@ def test_who_is_not_a_member_leaves_nothing() -> None:
     assert producers.find("c") is None
 
 
-def test_a_client_that_takes_another_id_is_not_found_under_the_old_one() -> None:
+def test_a_client_with_a_new_id_is_not_found_under_the_old_one() -> None:
     producers, connection = Producers(), FakeConnection()
     producers.register(connection, "g", member("old"))
 
@@ -59,7 +59,7 @@ def test_a_client_that_takes_another_id_is_not_found_under_the_old_one() -> None
     assert producers.find("new") is connection
 
 
-def test_a_disconnect_costs_what_the_connection_owns_and_not_what_others_do() -> None:
+def test_a_disconnect_costs_only_what_the_connection_owns() -> None:
     producers = Producers(LimitsConfig(client_group_nums_max=10**6, member_nums_max=10**6))
     big, small = FakeConnection(), FakeConnection()
     for number in range(50_000):

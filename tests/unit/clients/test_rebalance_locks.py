@@ -10,14 +10,14 @@ from tests.support.clock import ManualClock
 QUEUE = LockedQueue("T", "broker-a", 0)
 
 
-def test_a_locked_queue_is_refused_to_others() -> None:
+def test_a_locked_queue_is_denied_to_others() -> None:
     locks = RebalanceLocks(ManualClock())
 
     assert locks.lock("g", [QUEUE], "one") == [QUEUE]
     assert locks.lock("g", [QUEUE], "two") == []
 
 
-def test_each_group_has_locks_of_its_own() -> None:
+def test_each_group_has_its_own_locks() -> None:
     locks = RebalanceLocks(ManualClock())
     locks.lock("g", [QUEUE], "one")
 
@@ -35,7 +35,7 @@ def test_a_lock_expires_after_a_minute() -> None:
     assert locks.lock("g", [QUEUE], "two") == [QUEUE]
 
 
-def test_locking_again_begins_the_minute_anew() -> None:
+def test_locking_again_restarts_the_minute() -> None:
     clock = ManualClock()
     locks = RebalanceLocks(clock)
     locks.lock("g", [QUEUE], "one")
@@ -60,7 +60,7 @@ def queues(count: int) -> list[LockedQueue]:
     return [LockedQueue("T", "broker-a", queue_id) for queue_id in range(count)]
 
 
-def test_expired_locks_are_forgotten_though_nobody_asks_for_their_queues() -> None:
+def test_expired_locks_are_dropped_even_without_requests_for_their_queues() -> None:
     clock = ManualClock()
     locks = RebalanceLocks(clock)
     locks.lock("g", queues(3), "gone")
@@ -90,7 +90,7 @@ def test_one_host_holds_its_share_of_locks_and_others_theirs() -> None:
     assert locks.lock("i", queues(1), "late", "10.0.0.3") == queues(1)
 
 
-def test_a_request_for_no_queue_leaves_no_group_behind() -> None:
+def test_a_request_without_a_queue_leaves_no_group_behind() -> None:
     locks = RebalanceLocks(ManualClock(), LimitsConfig(queue_lock_nums_max=0))
 
     assert locks.lock("g", [], "one") == []

@@ -53,7 +53,7 @@ async def test_a_start_ends_at_the_first_stage_that_fails() -> None:
     assert log == ["store starts"]
 
 
-async def test_a_stage_that_fails_to_stop_keeps_no_other_from_it() -> None:
+async def test_a_stage_that_fails_to_stop_does_not_keep_others_from_stopping() -> None:
     log: Log = []
 
     with pytest.raises(RemotingError, match="no"):

@@ -10,13 +10,13 @@ def defaults() -> dict[str, str]:
     return dict(configuration.items())
 
 
-def test_no_key_stands_in_two_tables() -> None:
+def test_no_key_is_in_two_tables() -> None:
     tables = [set(KEYS), set(WITHOUT_EFFECT), set(ONE_VALUE), set(JAVA_CLASSES), set(ALIASES)]
 
     assert sum(map(len, tables)) == len(set().union(*tables))
 
 
-def test_each_range_holds_its_default() -> None:
+def test_each_range_includes_its_default() -> None:
     for name, key in KEYS.items():
         if key.kind is int:
             assert key.setting.low <= int(defaults()[name]) <= key.setting.high, name

@@ -48,17 +48,17 @@ def test_listeners_are_on_loopback_by_default() -> None:
     assert broker.broker_ip1 == "127.0.0.1"
 
 
-def test_the_name_server_is_embedded_unless_another_is_named() -> None:
+def test_the_name_server_is_embedded_unless_another_is_configured() -> None:
     assert build().broker.embedded_namesrv
     assert not build(namesrvAddr="127.0.0.1:9876").broker.embedded_namesrv
     assert build(namesrvAddr="127.0.0.1:9876", embeddedNamesrv="true").broker.embedded_namesrv
 
 
-def test_a_broker_without_any_name_server_is_refused() -> None:
+def test_a_broker_without_any_name_server_is_rejected() -> None:
     assert one_error(embeddedNamesrv="false").key == "embeddedNamesrv"
 
 
-def test_an_older_spelling_of_a_key_is_understood() -> None:
+def test_an_older_spelling_of_a_key_is_accepted() -> None:
     assert build(mapedFileSizeCommitLog="131072").store.mapped_file_size_commit_log == 131_072
 
 
@@ -90,7 +90,7 @@ def test_a_consume_queue_file_holds_whole_units() -> None:
         ("mappedFileSizeCommitLog", "9" * 30),
     ],
 )
-def test_a_bad_value_is_named_with_what_would_be_right(key: str, value: str) -> None:
+def test_an_error_names_the_invalid_value_and_the_valid_ones(key: str, value: str) -> None:
     error = one_error(**{key: value})
 
     assert error.key == key
@@ -98,7 +98,7 @@ def test_a_bad_value_is_named_with_what_would_be_right(key: str, value: str) -> 
     assert "\n" not in str(error)
 
 
-def test_all_bad_values_are_reported_at_once() -> None:
+def test_all_invalid_values_are_reported_at_once() -> None:
     _, errors = loading.build({"listenPort": "x", "flushDiskType": "y"})
 
     assert {error.key for error in errors} == {"listenPort", "flushDiskType"}
@@ -124,14 +124,14 @@ def test_an_unknown_key_is_one_warning_with_the_key_that_is_a_typo_away(
 
 
 @pytest.mark.parametrize("key", ["timerStopEnqueue", "metricsExporterType", "supportActingMaster"])
-def test_a_key_of_5_is_called_one(key: str) -> None:
+def test_a_guessable_key_is_recognized(key: str) -> None:
     warning = f"{key!r} is a key of RocketMQ 5.x that has no effect here"
 
     assert build(**{key: "1"}).warnings == (warning,)
 
 
 @pytest.mark.parametrize("key", ["authenticationEnabled", "authorizationEnabled"])
-def test_nobody_gets_a_broker_without_the_access_control_that_a_key_of_5_promises(key: str) -> None:
+def test_a_broker_never_runs_without_the_access_control_that_a_key_of_5_promises(key: str) -> None:
     assert build(**{key: "false"}).warnings == ()
     assert "aclEnable=true" in one_error(**{key: "true"}).expected
 
@@ -143,7 +143,7 @@ def test_a_key_that_means_nothing_here_is_accepted_and_marked() -> None:
     assert configuration.without_effect == (("sendMessageThreadPoolNums", "16"),)
 
 
-def test_proxies_whose_headers_are_believed_are_named() -> None:
+def test_trusted_proxies_are_named() -> None:
     named = build(haProxyProtocolEnable="true", proxyProtocolTrusted="10.0.0.5, fd00::/8")
     (unnamed,) = build(haProxyProtocolEnable="true", proxyProtocolTrusted=" ,").warnings
     (idle,) = build(proxyProtocolTrusted="10.0.0.5").warnings
@@ -161,7 +161,7 @@ def test_a_trusted_proxy_is_an_address_or_a_network(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "127.0.0.1:10921", "[::1]:10921", "127.9.9.9:1", "/run/trebuchet/admin.sock"]
 )
-def test_administration_is_served_on_this_machine_alone(text: str) -> None:
+def test_administration_is_served_only_on_this_machine(text: str) -> None:
     assert build(adminListenAddress=text).broker.admin_listen_address == text
 
 
@@ -169,11 +169,11 @@ def test_administration_is_served_on_this_machine_alone(text: str) -> None:
     "text",
     ["0.0.0.0:1", "10.0.0.5:1", "localhost:1", "127.0.0.1", "127.0.0.1:0", "x", "/" + "x" * 107],
 )
-def test_an_administration_listener_elsewhere_is_refused(text: str) -> None:
+def test_an_admin_listener_on_another_machine_is_rejected(text: str) -> None:
     assert one_error(adminListenAddress=text).key == "adminListenAddress"
 
 
-def test_buffers_have_no_effect_with_synchronous_flush_and_that_is_said() -> None:
+def test_buffers_have_no_effect_with_synchronous_flush_which_is_reported() -> None:
     keys = {"transientStorePoolEnable": "true", "transientStorePoolSize": "3"}
     asynchronous = build(**keys)
     synchronous = build(**keys, flushDiskType="SYNC_FLUSH")
@@ -186,7 +186,7 @@ def test_buffers_have_no_effect_with_synchronous_flush_and_that_is_said() -> Non
     assert "no effect" in warning
 
 
-def test_what_is_printed_reads_back_the_same() -> None:
+def test_printed_output_reads_back_the_same() -> None:
     printed = dict(build(brokerName="b", listenPort="1234").items())
 
     again, errors = loading.build(printed)
@@ -195,12 +195,12 @@ def test_what_is_printed_reads_back_the_same() -> None:
     assert dict(again.items()) == printed
 
 
-def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         load(str(tmp_path / "none.conf"))
 
 
-def test_an_override_wins_over_the_file(tmp_path: Path) -> None:
+def test_an_override_takes_precedence_over_the_file(tmp_path: Path) -> None:
     path = tmp_path / "broker.conf"
     path.write_text("namesrvAddr=127.0.0.1:1\nbrokerName=b\n")
 
@@ -229,11 +229,11 @@ def test_tls_properties_are_read_below_the_brokers_own(tmp_path: Path) -> None:
     assert dict(configuration.items())["tls.server.keyPassword"] == HIDDEN
 
 
-def test_a_certificate_without_its_key_is_refused() -> None:
+def test_a_certificate_without_its_key_is_rejected() -> None:
     assert one_error(**{"tls.server.certPath": "/c.pem"}).key == "tls.server.certPath"
 
 
-def test_an_address_server_is_asked_instead_of_a_name_server_of_our_own() -> None:
+def test_an_address_server_is_queried_instead_of_our_own_name_server() -> None:
     assert not build(fetchNamesrvAddrByAddressServer="true").broker.embedded_namesrv
     assert one_error(namesrvAddressServer="https://x/").key == "namesrvAddressServer"
 
@@ -247,7 +247,7 @@ def test_an_address_server_is_asked_instead_of_a_name_server_of_our_own() -> Non
         ("authorizationStrategy", "accessValidators"),
     ],
 )
-def test_a_java_class_is_refused_with_what_to_do_instead(key: str, ours: str) -> None:
+def test_a_java_class_is_rejected_with_the_alternative(key: str, ours: str) -> None:
     sentence = str(one_error(**{key: "org.apache.rocketmq.Some"}))
 
     assert "Java classes cannot be loaded: write a Python package with an entry point" in sentence
@@ -293,7 +293,7 @@ def test_the_account_for_name_servers_has_two_keys_and_one_is_hidden() -> None:
         assert one_error(**{key: "12345678"}).key == "namesrvAccessKey"
 
 
-def test_an_extensions_own_keys_are_kept_for_it_and_shown_to_nobody() -> None:
+def test_an_extensions_own_keys_are_kept_for_it_and_hidden() -> None:
     configuration = build(rpcHooks="a", **{"extension.a.secret.key": "s", "extension.a.x": "1"})
 
     assert configuration.extension_options == {"a": {"secret.key": "s", "x": "1"}}
@@ -302,13 +302,13 @@ def test_an_extensions_own_keys_are_kept_for_it_and_shown_to_nobody() -> None:
     assert "'s'" not in repr(configuration)
 
 
-def test_keys_of_an_extension_that_is_not_named_are_warned_of() -> None:
+def test_keys_of_an_unnamed_extension_cause_a_warning() -> None:
     (warning,) = build(rpcHooks="a", **{"extension.b.x": "1"}).warnings
 
     assert "extension 'b' isn't listed" in warning
 
 
-def test_who_takes_only_tls_speaks_it_to_name_servers_too() -> None:
+def test_a_tls_only_broker_also_uses_tls_to_name_servers() -> None:
     assert not build().tls.use_tls
     assert build(**{"tls.server.mode": "enforcing"}).tls.use_tls
     assert not build(**{"tls.server.mode": "enforcing", "useTLS": "false"}).tls.use_tls
@@ -316,7 +316,7 @@ def test_who_takes_only_tls_speaks_it_to_name_servers_too() -> None:
 
 
 @pytest.mark.parametrize("value", ["1", "-1", "none"])
-def test_a_filter_server_is_refused(value: str) -> None:
+def test_a_filter_server_is_rejected(value: str) -> None:
     assert build(filterServerNums="0").without_effect == ()
     assert "filter servers aren't supported" in str(one_error(filterServerNums=value))
 
@@ -333,11 +333,13 @@ def test_a_filter_server_is_refused(value: str) -> None:
         ({"namesrvAddressServer": "http://b.example/x"}, "http://b.example/x"),
     ],
 )
-def test_the_address_server_is_made_of_domain_and_sub_group(keys: dict[str, str], url: str) -> None:
+def test_the_address_server_consists_of_domain_and_sub_group(
+    keys: dict[str, str], url: str
+) -> None:
     assert build(**keys).broker.namesrv_address_server == url
 
 
-def test_a_number_is_refused_with_its_unit_and_its_range() -> None:
+def test_an_invalid_number_is_rejected_with_its_unit_and_range() -> None:
     sentence = str(one_error(flushIntervalCommitLog="0"))
 
     assert "a whole number of milliseconds from 1 to 60000" in sentence
@@ -362,7 +364,7 @@ def test_log_levels_are_read_and_shown() -> None:
         ("logLevel.two words", "INFO"),
     ],
 )
-def test_a_log_level_that_is_none_is_refused(key: str, value: str) -> None:
+def test_an_invalid_log_level_is_rejected(key: str, value: str) -> None:
     assert one_error(**{key: value}).key == key
 
 
@@ -372,7 +374,7 @@ SECRETS = {"namesrvAccessKey": "broker-b", "namesrvSecretKey": "s3cret-key"}
 @pytest.mark.parametrize(
     "table", [SECRETS, {"extension.audit.token": "s3cret-key"}], ids=["key", "extension"]
 )
-def test_secrets_in_a_file_that_others_may_read_are_a_warning(
+def test_secrets_in_a_file_readable_by_others_are_a_warning(
     tmp_path: Path, table: dict[str, str]
 ) -> None:
     file = tmp_path / "broker.conf"
@@ -399,7 +401,7 @@ def test_a_file_without_secrets_may_be_read_by_others(tmp_path: Path) -> None:
     assert load(str(file))[0].warnings == ()
 
 
-def test_a_tls_file_with_a_password_that_others_may_read_is_a_warning(tmp_path: Path) -> None:
+def test_a_tls_file_with_a_password_readable_by_others_is_a_warning(tmp_path: Path) -> None:
     tls = tmp_path / "tls.properties"
     tls.write_text("tls.server.keyPassword=s3cret-key\n")
     tls.chmod(0o644)
@@ -411,7 +413,7 @@ def test_a_tls_file_with_a_password_that_others_may_read_is_a_warning(tmp_path: 
     assert [f"chmod 600 {tls}" in text for text in warnings] == [True]
 
 
-def test_somebody_elses_file_must_become_ours_before_it_is_private(
+def test_another_users_file_must_become_ours_before_it_is_private(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 4711)
@@ -432,7 +434,7 @@ def test_a_slave_needs_an_id_above_0() -> None:
 
 
 @pytest.mark.parametrize("role", ["ASYNC_MASTER", "SYNC_MASTER"])
-def test_a_master_has_the_id_0_whatever_its_file_says(role: str) -> None:
+def test_a_master_has_id_0_whatever_its_file_contains(role: str) -> None:
     configuration = build(brokerRole=role, brokerId="1")
 
     assert configuration.broker.broker_id == 0
@@ -448,7 +450,7 @@ def test_a_slave_has_no_pool() -> None:
     assert "transientStorePoolEnable" in warning
 
 
-def test_the_ha_port_is_one_above_the_listening_port_unless_it_is_set() -> None:
+def test_the_ha_port_is_one_above_the_listening_port_by_default() -> None:
     assert build().ha.ha_listen_port == 10_912
     assert build(listenPort="20000").ha.ha_listen_port == 20_001
     assert build(listenPort="20000", haListenPort="30000").ha.ha_listen_port == 30_000

@@ -20,11 +20,11 @@ from broker_core.config.properties import parse_properties, replace_values
         ("a=1\r\nb=2\r\n", {"a": "1", "b": "2"}),
     ],
 )
-def test_properties_are_read_as_java_reads_them(text: str, table: dict[str, str]) -> None:
+def test_properties_are_read_like_in_java(text: str, table: dict[str, str]) -> None:
     assert parse_properties(text) == table
 
 
-def test_a_changed_key_is_changed_in_the_files_text_and_nothing_else_is() -> None:
+def test_changing_a_key_leaves_the_rest_of_the_files_text_alone() -> None:
     text = "# mine\nlistenPort = 1\n\n! note\ntraceOn=true\ntraceOn: true\n"
 
     changed = replace_values(text, {"traceOn": "false", "deleteWhen": "05"})
@@ -32,11 +32,11 @@ def test_a_changed_key_is_changed_in_the_files_text_and_nothing_else_is() -> Non
     assert changed == "# mine\nlistenPort = 1\n\n! note\ntraceOn=false\ndeleteWhen=05\n"
 
 
-def test_a_line_that_the_files_end_cuts_off_counts() -> None:
+def test_a_line_truncated_by_the_files_end_counts() -> None:
     assert parse_properties("a=1\nb=2\\") == {"a": "1", "b": "2"}
 
 
-def test_a_character_beyond_16_bits_is_read_of_two_escapes_and_half_of_one_is_none() -> None:
+def test_a_character_beyond_16_bits_needs_two_escapes_and_half_of_one_is_invalid() -> None:
     assert parse_properties(r"a=\ud83d\udca5") == {"a": "💥"}
     parse_properties(r"a=\ud83d")["a"].encode()
 
@@ -54,7 +54,7 @@ def test_a_character_beyond_16_bits_is_read_of_two_escapes_and_half_of_one_is_no
 )
 @pytest.mark.parametrize("key", ["a", "b", "b c", "fresh", "d=e", "#f"])
 @pytest.mark.parametrize("value", ["9", r"C:\x", "1\nother=2", "1\u20282", "1\\", "💥\x85.", "ü"])
-def test_a_changed_value_is_read_as_it_is_and_no_other_value_changes(
+def test_a_changed_value_is_read_literally_and_no_other_value_changes(
     text: str, key: str, value: str
 ) -> None:
     changed = replace_values(text, {key: value})

@@ -24,10 +24,10 @@ KNOWN = ("brokerName", "brokerIP1", "brokerIP2", "listenPort", "flushDiskType", 
         ("x" * 1_000_000, None),
     ],
 )
-def test_a_known_name_is_at_most_two_typos_away(name: str, found: str | None) -> None:
+def test_a_suggested_name_is_at_most_two_typos_away(name: str, found: str | None) -> None:
     assert nearest(name, KNOWN) == found
 
 
-def test_a_question_is_asked_only_with_a_guess() -> None:
+def test_a_suggestion_is_only_made_with_a_guess() -> None:
     assert did_you_mean("listenProt", KNOWN) == "; did you mean 'listenPort'?"
     assert did_you_mean("timerStopEnqueue", KNOWN) == ""

@@ -19,7 +19,7 @@ def build(**table: str) -> Configuration:
     return configuration
 
 
-def test_what_may_change_changes_at_once_and_all_or_nothing() -> None:
+def test_changeable_keys_change_immediately_and_all_or_nothing() -> None:
     configuration = build()
 
     assert update(configuration, {"fileReservedTime": "24", "traceOn": "true"}) == [
@@ -35,7 +35,7 @@ def test_what_may_change_changes_at_once_and_all_or_nothing() -> None:
     assert not forbidden.value.expected
 
 
-def test_no_key_that_may_change_is_a_path() -> None:
+def test_no_changeable_key_is_a_path() -> None:
     assert not any("path" in key.lower() or "dir" in key.lower() for key in LIVE_KEYS)
 
 
@@ -56,7 +56,7 @@ def test_a_packages_log_level_may_change() -> None:
     ("key", "value"),
     [("logLevel", "LOUD"), ("logLevel.broker_core.stor", "INFO"), ("logLevel.", "INFO")],
 )
-def test_a_bad_log_level_changes_nothing(key: str, value: str) -> None:
+def test_an_invalid_log_level_changes_nothing(key: str, value: str) -> None:
     configuration = build()
 
     with pytest.raises(ConfigError) as bad:

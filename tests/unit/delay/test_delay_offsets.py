@@ -18,7 +18,7 @@ def offsets_of(storage: FaultyStorage) -> DelayOffsets:
     return offsets
 
 
-async def test_the_file_has_the_original_s_form() -> None:
+async def test_the_file_has_the_originals_form() -> None:
     storage = FaultyStorage()
     offsets = offsets_of(storage)
     for level, offset in ((3, 50), (1, 48), (2, 48)):
@@ -30,11 +30,11 @@ async def test_the_file_has_the_original_s_form() -> None:
     assert offsets_of(storage).table == {1: 48, 2: 48, 3: 50}
 
 
-def test_without_a_file_every_level_begins_at_its_beginning() -> None:
+def test_without_a_file_every_level_starts_at_its_beginning() -> None:
     assert offsets_of(FaultyStorage()).get(5) == 0
 
 
-def test_an_offset_that_is_no_number_keeps_the_broker_from_starting() -> None:
+def test_a_non_numeric_offset_keeps_the_broker_from_starting() -> None:
     storage = FaultyStorage()
     storage.write_atomically(PATH, b'{"offsetTable":{"1":"x"}}')
 
@@ -42,7 +42,7 @@ def test_an_offset_that_is_no_number_keeps_the_broker_from_starting() -> None:
         offsets_of(storage)
 
 
-async def test_a_write_that_fails_is_tried_again() -> None:
+async def test_a_failed_write_is_retried() -> None:
     storage = FaultyStorage()
     offsets = offsets_of(storage)
     offsets.move(1, 2)

@@ -20,7 +20,7 @@ def steady(clock: ManualClock) -> SteadyClock:
     return SteadyClock(clock)
 
 
-def test_steady_time_is_wall_time_until_somebody_steps_it(clock, steady) -> None:
+def test_steady_time_is_wall_time_until_the_clock_is_stepped(clock, steady) -> None:
     clock.advance_ms(123_457)
     assert steady.now_ms() == clock.now_ms()
 
@@ -40,7 +40,7 @@ def test_a_message_is_due_when_its_delay_has_passed(clock, steady) -> None:
 
 
 @pytest.mark.parametrize("step_ms", [HOUR, -HOUR, 50, -50])
-def test_a_step_of_the_wall_clock_moves_no_due_time(clock, steady, step_ms: int) -> None:
+def test_a_wall_clock_step_moves_no_due_time(clock, steady, step_ms: int) -> None:
     due_times = DueTimes(steady, DELAY)
     puts = []
     for queue_offset in range(4):
@@ -55,7 +55,7 @@ def test_a_step_of_the_wall_clock_moves_no_due_time(clock, steady, step_ms: int)
     assert all(0 <= each <= RUN_MS + JITTER_MS for each in late)
 
 
-def test_while_the_store_repeats_its_last_time_no_message_is_early(clock, steady) -> None:
+def test_no_message_is_early_while_the_store_repeats_its_last_time(clock, steady) -> None:
     """The wall clock was set back: store timestamps stand still until it has caught up."""
     due_times = DueTimes(steady, DELAY)
     stuck = clock.now_ms()
@@ -70,21 +70,21 @@ def test_while_the_store_repeats_its_last_time_no_message_is_early(clock, steady
     assert all(0 <= each <= RUN_MS + JITTER_MS for each in late)
 
 
-def test_what_was_put_before_the_start_is_due_by_wall_time(clock, steady) -> None:
+def test_messages_stored_before_the_start_are_due_by_wall_time(clock, steady) -> None:
     due_times = DueTimes(steady, DELAY)
     due_times.note_put(7, clock.now_ms())
 
     assert due_times.due_ms(3, clock.now_ms() + 4_000) == clock.now_ms() + 4_000
 
 
-def test_what_was_put_before_the_start_waits_no_longer_than_its_level(clock, steady) -> None:
+def test_messages_stored_before_the_start_wait_no_longer_than_their_level(clock, steady) -> None:
     """The clock was set back before the start, or the level was longer."""
     due_times = DueTimes(steady, DELAY)
 
     assert due_times.due_ms(0, clock.now_ms() + HOUR) == clock.now_ms() + DELAY
 
 
-def test_messages_before_the_last_asked_for_are_due_as_they_were(clock, steady) -> None:
+def test_messages_before_the_last_request_are_due_as_before(clock, steady) -> None:
     due_times = DueTimes(steady, 10_000)
     puts = []
     for number in range(4):
@@ -100,7 +100,7 @@ def test_messages_before_the_last_asked_for_are_due_as_they_were(clock, steady) 
     assert all(due >= put + 10_000 for due, (put, _unit) in zip(first, puts, strict=True))
 
 
-def test_of_very_many_runs_the_oldest_that_are_passed_become_one(clock, steady) -> None:
+def test_the_oldest_skipped_of_very_many_runs_become_one(clock, steady) -> None:
     due_times = DueTimes(steady, 10_000)
     units = []
     for number in range(RUNS_KEPT + 50):

@@ -7,11 +7,11 @@ from broker_core.delay.levels import DelayLevels, requested_level
 LEVELS = DelayLevels.of("1s 5s 1m 2h 1d")
 
 
-def test_levels_are_read_in_rocketmq_s_units() -> None:
+def test_levels_are_read_in_rocketmqs_units() -> None:
     assert LEVELS.delays_ms == (1_000, 5_000, 60_000, 7_200_000, 86_400_000)
 
 
-def test_a_deferred_message_remembers_where_it_goes() -> None:
+def test_a_deferred_message_remembers_its_target() -> None:
     properties = {"DELAY": "2", "TAGS": "A"}
 
     place = LEVELS.defer(properties, "T", 3)
@@ -28,7 +28,7 @@ def test_a_level_above_the_last_is_the_last() -> None:
 
 
 @pytest.mark.parametrize("properties", [{}, {"DELAY": "0"}, {"DELAY": "-1"}])
-def test_no_level_holds_nothing(properties: dict[str, str]) -> None:
+def test_no_level_keeps_nothing(properties: dict[str, str]) -> None:
     before = dict(properties)
 
     assert LEVELS.defer(properties, "T", 0) is None
@@ -36,10 +36,10 @@ def test_no_level_holds_nothing(properties: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["x", "1.5", "", " 1", "1_0", "99999999999"])
-def test_a_level_that_is_no_number_is_an_error(text: str) -> None:
+def test_a_non_numeric_level_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="DELAY is not a number"):
         requested_level({"DELAY": text})
 
 
-def test_a_level_of_an_older_configuration_waits_as_the_last_does() -> None:
+def test_a_level_of_an_older_configuration_waits_like_the_last_one() -> None:
     assert LEVELS.delay_ms(18) == 86_400_000

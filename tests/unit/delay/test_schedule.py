@@ -30,7 +30,7 @@ async def test_a_message_is_delivered_after_its_delay_and_not_before(delayed: De
     assert await delayed.after(1 + SLACK_MS) == [b"later"]
 
 
-async def test_the_copy_is_the_message_with_the_properties_it_waited_with(
+async def test_the_copy_has_the_message_with_its_waiting_properties(
     delayed: Delayed,
 ) -> None:
     sent = delayed.send(1, b"body", "T", 5, TAGS="A", KEYS="k", UNIQ_KEY="U", WAIT="true")
@@ -66,7 +66,7 @@ async def test_levels_deliver_in_the_order_of_their_due_times(delayed: Delayed) 
     assert await delayed.after(4_000) == [b"quick", b"second", b"slow"]
 
 
-async def test_a_failing_delivery_is_tried_again_and_blocks_no_other_level(
+async def test_a_failing_delivery_is_retried_and_blocks_no_other_level(
     delayed: Delayed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = delayed.store.put_copy
@@ -87,7 +87,7 @@ async def test_a_failing_delivery_is_tried_again_and_blocks_no_other_level(
     assert await delayed.after(100) == [b"other level", b"stuck", b"behind"]
 
 
-async def test_a_full_disk_delays_and_loses_nothing(
+async def test_a_full_disk_delays_but_loses_nothing(
     delayed: Delayed, storage: FaultyStorage
 ) -> None:
     delayed.send(1)
@@ -106,7 +106,7 @@ async def test_a_full_disk_delays_and_loses_nothing(
     assert await delayed.after(100) == [b"later"]
 
 
-async def test_a_message_that_can_never_be_put_does_not_hold_up_the_others(
+async def test_an_unstorable_message_does_not_delay_the_others(
     delayed: Delayed, caplog: pytest.LogCaptureFixture
 ) -> None:
     delayed.send(1, b"no topic", "bad/topic")
@@ -118,7 +118,7 @@ async def test_a_message_that_can_never_be_put_does_not_hold_up_the_others(
     assert delayed.store.max_offset_in_queue(RMQ_SYS_TRANS_HALF_TOPIC, 0) == 0
 
 
-async def test_a_restart_goes_on_where_the_last_one_stopped(
+async def test_a_restart_continues_where_the_last_one_stopped(
     delayed: Delayed, clock: ManualClock, storage: FaultyStorage
 ) -> None:
     delayed.send(1, b"before")
@@ -135,7 +135,7 @@ async def test_a_restart_goes_on_where_the_last_one_stopped(
     await again.stop()
 
 
-async def test_what_became_due_meanwhile_is_delivered_at_the_start(
+async def test_messages_that_became_due_meanwhile_are_delivered_at_the_start(
     delayed: Delayed, clock: ManualClock, storage: FaultyStorage
 ) -> None:
     for level in range(1, 6):
@@ -150,7 +150,7 @@ async def test_what_became_due_meanwhile_is_delivered_at_the_start(
     await again.stop()
 
 
-async def test_a_kill_between_delivery_and_persisting_delivers_twice_and_loses_nothing(
+async def test_a_kill_between_delivery_and_persisting_delivers_twice_but_loses_nothing(
     delayed: Delayed, clock: ManualClock, storage: FaultyStorage
 ) -> None:
     delayed.send(1, b"one")
@@ -167,7 +167,7 @@ async def test_a_kill_between_delivery_and_persisting_delivers_twice_and_loses_n
     await again.stop()
 
 
-async def test_a_message_behind_a_flush_that_failed_is_left_for_the_restart(
+async def test_a_message_after_a_failed_flush_is_left_for_the_restart(
     delayed: Delayed, clock: ManualClock, storage: FaultyStorage
 ) -> None:
     delayed.send(1, b"flushed")
@@ -230,7 +230,7 @@ async def test_an_offset_beyond_the_queue_is_corrected(
     await again.stop()
 
 
-async def test_what_came_from_a_master_is_due_by_its_unit_when_a_slave_becomes_master(
+async def test_messages_from_a_master_are_due_by_their_unit_when_a_slave_becomes_master(
     delayed: Delayed, clock: ManualClock
 ) -> None:
     """A slave's schedule didn't see the put, so it must not count from its own start."""
@@ -246,7 +246,7 @@ async def test_what_came_from_a_master_is_due_by_its_unit_when_a_slave_becomes_m
     assert await delayed.after(200) == [b"replicated"]
 
 
-async def test_offsets_of_the_master_are_taken_over_and_do_not_move_back(
+async def test_the_masters_offsets_are_taken_over_and_do_not_move_back(
     delayed: Delayed, clock: ManualClock, storage: FaultyStorage
 ) -> None:
     delayed.offsets.move(2, 9)
@@ -260,14 +260,14 @@ async def test_offsets_of_the_master_are_taken_over_and_do_not_move_back(
     assert written.offsets.table == {1: 4, 2: 9}
 
 
-async def test_an_offset_that_the_master_moved_back_moves_back(delayed: Delayed) -> None:
+async def test_an_offset_moved_back_by_the_master_moves_back(delayed: Delayed) -> None:
     await delayed.schedule.follow({1: 4, 2: 7})
     await delayed.schedule.follow({1: 2, 2: 8})
 
     assert delayed.offsets.table == {1: 2, 2: 8}
 
 
-async def test_a_level_moved_ahead_never_delivers_what_lies_between(delayed: Delayed) -> None:
+async def test_a_level_moved_ahead_never_delivers_the_skipped_messages(delayed: Delayed) -> None:
     for number in range(4):
         delayed.send(1, b"%d" % number)
 
@@ -276,7 +276,7 @@ async def test_a_level_moved_ahead_never_delivers_what_lies_between(delayed: Del
     assert await delayed.after(1_100) == [b"3"]
 
 
-async def test_a_level_moved_back_delivers_again_and_no_message_early(delayed: Delayed) -> None:
+async def test_a_level_moved_back_delivers_again_and_not_early(delayed: Delayed) -> None:
     delayed.send(2, b"delivered")
     await delayed.after(5_100)
     delayed.send(2, b"skipped")
@@ -293,7 +293,7 @@ async def test_a_level_moved_back_delivers_again_and_no_message_early(delayed: D
     assert (await delayed.after(1_000))[-1] == b"waits"
 
 
-async def test_a_moved_offset_is_in_the_file_when_the_call_ends(
+async def test_a_moved_offset_is_in_the_file_when_the_call_returns(
     delayed: Delayed, clock: ManualClock, storage: FaultyStorage
 ) -> None:
     delayed.send(1)
@@ -306,13 +306,13 @@ async def test_a_moved_offset_is_in_the_file_when_the_call_ends(
     assert cut.offsets.table == {1: 1}
 
 
-async def test_an_offset_moved_to_the_beginning_has_a_row_of_its_own(delayed: Delayed) -> None:
+async def test_an_offset_moved_to_the_beginning_has_its_own_row(delayed: Delayed) -> None:
     await delayed.schedule.go_to(4, 0)
 
     assert delayed.schedule.document() == {"offsetTable": {4: 0}}
 
 
-async def test_a_move_that_cannot_be_written_holds_and_says_so(
+async def test_an_unwritable_move_stays_in_effect_and_is_reported(
     delayed: Delayed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delayed.send(1, b"skipped")
@@ -330,7 +330,7 @@ async def test_a_move_that_cannot_be_written_holds_and_says_so(
     assert await delayed.after(1_100) == [b"next"]
 
 
-async def test_a_level_that_sleeps_wakes_when_it_is_moved(delayed: Delayed) -> None:
+async def test_moving_a_sleeping_level_wakes_it(delayed: Delayed) -> None:
     delayed.send(5, b"due")
     await delayed.after(61_000)
     delayed.schedule.start()
@@ -344,7 +344,7 @@ async def test_a_level_that_sleeps_wakes_when_it_is_moved(delayed: Delayed) -> N
     assert [body for body, _ in delayed.delivered] == [b"due", b"due"]
 
 
-async def test_a_move_while_a_message_is_read_from_the_disk_holds(
+async def test_a_move_during_a_disk_read_stays_in_effect(
     delayed: Delayed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delayed.send(1, b"skipped")
@@ -369,7 +369,7 @@ async def test_a_move_while_a_message_is_read_from_the_disk_holds(
     assert [body for body, _ in delayed.delivered] == [b"next"]
 
 
-async def test_a_level_that_there_is_not_has_no_ends(delayed: Delayed) -> None:
+async def test_an_unknown_level_has_no_ends(delayed: Delayed) -> None:
     delayed.send(1)
 
     assert delayed.schedule.range_of(1) == (0, 1)
@@ -378,7 +378,7 @@ async def test_a_level_that_there_is_not_has_no_ends(delayed: Delayed) -> None:
     assert delayed.schedule.range_of(6) is None
 
 
-async def test_an_offset_whose_message_was_deleted_goes_on_with_the_first_that_is_there(
+async def test_an_offset_of_a_deleted_message_continues_with_the_first_remaining_one(
     delayed: Delayed,
 ) -> None:
     for number in range(4):
@@ -391,7 +391,7 @@ async def test_an_offset_whose_message_was_deleted_goes_on_with_the_first_that_i
     assert delayed.offsets.table == {1: 4}
 
 
-async def test_levels_that_became_shorter_hold_up_nobody(
+async def test_shortened_levels_delay_nobody(
     delayed: Delayed, clock: ManualClock, storage: FaultyStorage
 ) -> None:
     delayed.send(5, b"for a minute")
@@ -432,7 +432,7 @@ async def test_offsets_are_written_every_interval_and_shown(
     assert delayed.schedule.runtime_info() == {"scheduleMessageOffset_1": "1,1"}
 
 
-async def test_ten_thousand_at_random_levels_with_clock_jumps_none_early_none_lost(
+async def test_ten_thousand_timers_at_random_levels_survive_clock_jumps(
     clock: ManualClock, storage: FaultyStorage, rng: random.Random
 ) -> None:
     delayed = Delayed(clock, storage, log_file_size=4 << 20)
@@ -467,7 +467,7 @@ async def test_the_schedule_topic_keeps_the_due_time_in_its_units(delayed: Delay
     assert len(LEVELS.split()) == 5
 
 
-async def test_a_message_that_always_fails_is_passed_over_and_those_behind_it_are_delivered(
+async def test_a_message_that_always_fails_is_skipped_and_later_ones_are_delivered(
     delayed: Delayed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_copy = delayed.store.put_copy
@@ -488,7 +488,7 @@ async def test_a_message_that_always_fails_is_passed_over_and_those_behind_it_ar
     assert [body for body, _ in delayed.delivered] == [b"first", b"last"]
 
 
-async def test_a_delivered_message_comes_once_though_the_news_of_it_fails(
+async def test_a_delivered_message_arrives_once_even_if_its_event_fails(
     delayed: Delayed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:

@@ -45,7 +45,7 @@ def test_without_filters_there_is_no_bitmap() -> None:
     assert bit_maps(is_enabled=False).bit_map("T", "a\x012") == b""
 
 
-def test_too_many_filters_make_no_bitmap() -> None:
+def test_too_many_filters_create_no_bitmap() -> None:
     costly = compile_expression(" OR ".join(["a = 1"] * 200))
     few = [Filter(costly, b"\x01")] * (COMPARISONS_MAX // costly.comparisons)
 

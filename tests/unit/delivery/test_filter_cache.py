@@ -28,7 +28,7 @@ def test_an_expression_is_compiled_once() -> None:
     assert len(compiler.compiled) == 2
 
 
-def test_the_ones_used_last_are_kept_as_long_as_they_fit() -> None:
+def test_the_most_recently_used_ones_are_kept_as_long_as_they_fit() -> None:
     compiler = Compiler()
     cache = FilterCache(compiler, 100)
     for letter in "ab":
@@ -43,7 +43,7 @@ def test_the_ones_used_last_are_kept_as_long_as_they_fit() -> None:
     assert len(cache) == 2
 
 
-def test_one_that_is_longer_than_all_together_may_be_is_not_kept() -> None:
+def test_an_entry_longer_than_the_total_limit_is_not_kept() -> None:
     cache = FilterCache(Compiler(), 100)
 
     cache("T", "a" * 101, None)
@@ -51,7 +51,7 @@ def test_one_that_is_longer_than_all_together_may_be_is_not_kept() -> None:
     assert len(cache) == 0
 
 
-def test_what_does_not_compile_is_not_kept() -> None:
+def test_an_expression_that_does_not_compile_is_not_kept() -> None:
     cache = FilterCache(Compiler(), 100)
 
     for _ in range(2):

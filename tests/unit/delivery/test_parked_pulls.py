@@ -77,7 +77,7 @@ async def test_another_queue_does_not_wake_it(parked_pulls: ParkedPulls) -> None
     assert pull.attempts == []
 
 
-async def test_a_pull_ahead_of_the_queue_is_not_tried(parked_pulls: ParkedPulls) -> None:
+async def test_a_pull_beyond_the_queue_is_not_tried(parked_pulls: ParkedPulls) -> None:
     pull = FakePull(queue_offset=5)
     parked_pulls.park("T", 0, pull, 15_000)
 
@@ -87,7 +87,7 @@ async def test_a_pull_ahead_of_the_queue_is_not_tried(parked_pulls: ParkedPulls)
     assert pull.attempts == []
 
 
-async def test_at_its_deadline_a_pull_is_answered_in_any_case(
+async def test_a_pull_is_answered_at_its_deadline_in_any_case(
     parked_pulls: ParkedPulls, clock: ManualClock
 ) -> None:
     pull = FakePull(answers=False)
@@ -102,9 +102,7 @@ async def test_at_its_deadline_a_pull_is_answered_in_any_case(
     assert len(parked_pulls) == 0
 
 
-async def test_a_pull_that_finds_nothing_stays(
-    parked_pulls: ParkedPulls, clock: ManualClock
-) -> None:
+async def test_a_pull_without_a_result_stays(parked_pulls: ParkedPulls, clock: ManualClock) -> None:
     pull = FakePull(answers=False)
     parked_pulls.park("T", 0, pull, 15_000)
     parked_pulls.on_arrival("T", 0, 1)
@@ -140,7 +138,7 @@ async def test_a_shutdown_answers_everything(parked_pulls: ParkedPulls) -> None:
     assert [pull.attempts for pull in pulls] == [[True], [True]]
 
 
-async def test_one_connection_may_park_so_many_and_no_more(parked_pulls: ParkedPulls) -> None:
+async def test_one_connection_may_only_park_a_limited_number(parked_pulls: ParkedPulls) -> None:
     for _ in range(PARKED_PER_CONNECTION_MAX - 1):
         parked_pulls.park("T", 0, FakePull(), 15_000)
     assert not parked_pulls.is_full("connection")
@@ -151,7 +149,7 @@ async def test_one_connection_may_park_so_many_and_no_more(parked_pulls: ParkedP
 
 
 @pytest.mark.parametrize("is_arrival", [True, False], ids=["arrival", "deadline"])
-async def test_a_crowd_is_tried_over_several_turns(
+async def test_a_crowd_is_served_over_several_turns(
     parked_pulls: ParkedPulls, clock: ManualClock, *, is_arrival: bool
 ) -> None:
     pulls = [FakePull() for _ in range(2 * ATTEMPTS_AT_ONCE + 1)]
@@ -187,7 +185,7 @@ async def test_a_pull_that_ends_before_its_turn_is_not_tried(
     assert len(parked_pulls) == 0
 
 
-async def test_what_waits_for_a_topic_is_answered_when_its_filters_change(
+async def test_pulls_waiting_for_a_topic_are_answered_when_their_filters_change(
     parked_pulls: ParkedPulls,
 ) -> None:
     first, second, other = FakePull(), FakePull(answers=False), FakePull()
@@ -248,7 +246,7 @@ async def test_a_pull_whose_client_does_not_read_outlives_its_timeout(
     assert len(parked_pulls) == 0
 
 
-async def test_a_lost_connection_s_pulls_are_not_held(parked_pulls: ParkedPulls) -> None:
+async def test_a_lost_connections_pulls_are_not_held(parked_pulls: ParkedPulls) -> None:
     pull = UnreadPull()
     parked_pulls.park("T", 0, pull, 15_000)
     parked_pulls.on_arrival("T", 0, 1)
@@ -272,7 +270,7 @@ def large_pulls_that_wait(parked_pulls: ParkedPulls, connection: object, chars: 
     return waiting
 
 
-def test_pulls_with_long_expressions_are_bounded_by_their_memory(
+def test_pulls_with_long_expressions_are_limited_by_their_memory(
     parked_pulls: ParkedPulls,
 ) -> None:
     chars = 8_192
@@ -289,7 +287,9 @@ def test_pulls_with_long_expressions_are_bounded_by_their_memory(
     assert large_pulls_that_wait(parked_pulls, "last", chars) == of_one
 
 
-async def test_a_pull_that_fails_keeps_no_other_from_its_answer(parked_pulls: ParkedPulls) -> None:
+async def test_a_failing_pull_does_not_keep_others_from_their_answer(
+    parked_pulls: ParkedPulls,
+) -> None:
     class FailingPull(FakePull):
         def attempt(self, *, is_last: bool) -> bool:
             raise KeyError("of a bug")

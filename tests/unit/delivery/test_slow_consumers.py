@@ -62,7 +62,7 @@ def test_a_group_that_reads_too_far_behind_is_stopped(slow, stopped) -> None:
     assert slow.runtime_info() == {"slowConsumerGroups": "behind"}
 
 
-def test_a_group_that_is_configured_again_is_no_longer_shown(slow, stopped) -> None:
+def test_a_reconfigured_group_is_no_longer_shown(slow, stopped) -> None:
     slow.on_pulled("behind", "T", 0, 100)
     slow.scan()
 
@@ -71,7 +71,7 @@ def test_a_group_that_is_configured_again_is_no_longer_shown(slow, stopped) -> N
     assert slow.runtime_info() == {"slowConsumerGroups": ""}
 
 
-def test_a_group_that_caught_up_in_time_goes_on(slow, stopped) -> None:
+def test_a_group_that_catches_up_in_time_continues(slow, stopped) -> None:
     slow.on_pulled("g", "T", 0, 100)
     slow.on_pulled("g", "T", 0, 999)
 
@@ -90,7 +90,7 @@ def test_one_slow_queue_is_enough(slow, stopped) -> None:
     assert stopped == ["g"]
 
 
-async def test_it_is_looked_at_every_three_minutes(slow, stopped, clock) -> None:
+async def test_it_is_checked_every_three_minutes(slow, stopped, clock) -> None:
     slow.watch(watching=True)
     slow.on_pulled("g", "T", 0, 100)
     await asyncio.sleep(0)
@@ -106,7 +106,7 @@ async def test_it_is_looked_at_every_three_minutes(slow, stopped, clock) -> None
     await slow.shutdown()
 
 
-async def test_it_ceases_to_look_when_it_is_switched_off(slow, stopped, clock) -> None:
+async def test_it_stops_looking_when_it_is_disabled(slow, stopped, clock) -> None:
     slow.watch(watching=True)
     slow.on_pulled("g", "T", 0, 100)
     await asyncio.sleep(0)

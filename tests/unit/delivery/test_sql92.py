@@ -44,7 +44,7 @@ def result(expression: Expression, properties: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize(("text", "results"), TABLE["rows"], ids=range(len(TABLE["rows"])))
-def test_an_expression_is_what_rocketmq_makes_of_it(text: str, results: list[str] | None) -> None:
+def test_an_expression_means_the_same_as_in_rocketmq(text: str, results: list[str] | None) -> None:
     if text in WITH_TEXT_CONDITIONS:
         return
     # RocketMQ ignores text after a complete expression.
@@ -75,7 +75,7 @@ def test_only_true_matches() -> None:
         ("a ? 1", "unexpected '? 1' at character 3: not a word, number or sign"),
     ],
 )
-def test_a_refusal_names_the_place_and_the_text(text: str, reason: str) -> None:
+def test_a_rejection_names_the_position_and_the_text(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(reason)}$"):
         compile_expression(text)
 
@@ -95,7 +95,9 @@ def test_a_refusal_names_the_place_and_the_text(text: str, reason: str) -> None:
         ("a > 1 " + "x" * 99, f"unexpected '{'x' * 40}'... at character 7: expected "),
     ],
 )
-def test_text_behind_a_whole_expression_is_refused_with_its_place(text: str, reason: str) -> None:
+def test_text_after_a_whole_expression_is_rejected_with_its_position(
+    text: str, reason: str
+) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(reason)}"):
         compile_expression(text)
 
@@ -137,7 +139,7 @@ def test_text_conditions_are_never_unknown(text: str, values: str) -> None:
     assert "".join(result(expression, each)[0] for each in rows) == values
 
 
-def test_text_conditions_take_text_in_quotes() -> None:
+def test_text_conditions_need_text_in_quotes() -> None:
     for text in ("a CONTAINS b", "a CONTAINS 5", "a STARTSWITH", "a NOT ENDSWITH NULL"):
         with pytest.raises(ValueError, match="expected text in single quotes"):
             compile_expression(text)
@@ -168,7 +170,7 @@ def test_nesting_has_a_limit(nested: Any) -> None:
         compile_expression(nested(EXPRESSION_CHARS_MAX // 8))
 
 
-def test_a_chain_of_equals_has_a_limit() -> None:
+def test_a_chain_of_equal_entries_has_a_limit() -> None:
     compile_expression("a = 1" + " = TRUE" * DEPTH_MAX)
 
     with pytest.raises(ValueError, match="nests deeper"):
@@ -198,7 +200,7 @@ def test_a_long_list_of_values_is_one_comparison() -> None:
     assert not expression.matches({"id": "order-0500"}.get)
 
 
-def test_a_property_of_a_million_digits_is_no_number() -> None:
+def test_a_property_with_a_million_digits_is_not_a_number() -> None:
     properties = {"a": "9" * 1_000_000}
 
     assert not compile_expression("a > 1").matches(properties.get)

@@ -54,7 +54,7 @@ parts = st.sampled_from(["a", "b", "ab", "\x01", "\x02", "x", "订", "a\x01", "\
 
 
 @given(st.lists(parts, max_size=12).map("".join), names)
-def test_a_property_is_what_taking_all_apart_would_give(text: str, name: str) -> None:
+def test_a_property_lookup_equals_a_full_parse(text: str, name: str) -> None:
     expected = message_properties.decode(text).get(name)
 
     assert RecordProperties(a_record(text.encode())).get(name) == expected
@@ -70,7 +70,7 @@ def test_records_are_matched_by_their_properties() -> None:
     assert not sql.by_record(a_record(encoded(region="eu", price="cheap")))
 
 
-def test_a_bitmap_says_which_records_need_not_be_looked_at() -> None:
+def test_a_bitmap_shows_which_records_can_be_skipped() -> None:
     sql = SqlFilter(compile_expression("a = 1"), FilterBits(b"\x00\x81", born_time=10))
 
     assert sql.by_ext_unit(CqExtUnit(0, 11, b"\x00\x81"))
@@ -82,7 +82,7 @@ def test_a_bitmap_says_which_records_need_not_be_looked_at() -> None:
 @pytest.mark.parametrize(
     "unit", [CqExtUnit(0, 10, b"\0\0"), CqExtUnit(0, 11, b""), CqExtUnit(0, 11, b"\0")]
 )
-def test_bitmaps_from_before_the_filter_or_of_another_size_say_nothing(unit: CqExtUnit) -> None:
+def test_bitmaps_from_before_the_filter_or_of_another_size_are_ignored(unit: CqExtUnit) -> None:
     sql = SqlFilter(compile_expression("a = 1"), FilterBits(b"\x00\x81", born_time=10))
 
     assert sql.by_ext_unit(unit)
@@ -110,7 +110,7 @@ def test_a_damaged_record_does_not_match() -> None:
     assert not sql.by_record(a_record(b"")[:40])
 
 
-def test_costly_expressions_look_at_fewer_messages() -> None:
+def test_costly_expressions_examine_fewer_messages() -> None:
     cheap = SqlFilter(compile_expression("a = 1 AND b = 2"))
     costly = SqlFilter(compile_expression(" OR ".join(["a = 1"] * 250)))
 
@@ -130,7 +130,7 @@ def test_a_retried_message_is_matched_by_its_real_topics_filter() -> None:
     assert not RetryFilter(TagFilter(frozenset({1})), filters.get).by_tags_code(2)
 
 
-def test_only_sql92_is_known() -> None:
+def test_only_sql92_is_supported() -> None:
     assert compile_filter("SQL92", "a = 1").text == "a = 1"
 
     with pytest.raises(ValueError, match="type 'GROOVY' is unknown"):

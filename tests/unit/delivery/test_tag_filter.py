@@ -19,7 +19,7 @@ def test_a_tag_is_matched_by_its_hash() -> None:
     assert not tag_filter.by_tags_code(0)
 
 
-def test_hashes_are_made_anew_for_clients_that_hash_otherwise() -> None:
+def test_hashes_are_recomputed_for_clients_that_hash_otherwise() -> None:
     subscription = build_subscription("T", "订单", 1)
     subscription.code_set = [-1782228175]
 

@@ -32,7 +32,7 @@ def test_the_first_failure_is_logged_and_all_are_counted(caplog: pytest.LogCaptu
     assert "ValueError: broken" in caplog.text
 
 
-def test_a_refusal_is_no_failure() -> None:
+def test_a_rejection_is_not_a_failure() -> None:
     failures = Failures()
 
     with pytest.raises(AbortProcessError):
@@ -41,7 +41,7 @@ def test_a_refusal_is_no_failure() -> None:
     assert not failures.counts
 
 
-def test_who_leaves_the_program_has_failed() -> None:
+def test_exiting_the_program_is_a_failure() -> None:
     with pytest.raises(ExtensionFailedError):
         Failures().call("a", sys.exit, 1)
 

@@ -53,7 +53,7 @@ def _forget_modules() -> None:
         sys.modules.pop(name, None)
 
 
-def test_what_is_installed_is_not_active_by_that(site: Path) -> None:
+def test_an_installed_extension_is_not_automatically_active(site: Path) -> None:
     install(site, "hooks", "1.0", {SEND: {"a": "ext_a:Hook"}}, ext_a="raise SystemExit")
 
     extensions = loaded()
@@ -63,7 +63,7 @@ def test_what_is_installed_is_not_active_by_that(site: Path) -> None:
     assert "ext_a" not in sys.modules
 
 
-def test_names_are_loaded_in_their_order_with_their_options(site: Path) -> None:
+def test_names_are_loaded_in_order_with_their_options(site: Path) -> None:
     install(site, "hooks", "1.0", {SEND: {"a": "ext_a:Hook", "b": "ext_a:Hook"}}, ext_a=HOOK)
 
     extensions = loaded(sendMessageHooks="b, a", brokerName="br", **{"extension.b.depth.max": "3"})
@@ -81,7 +81,7 @@ def test_names_are_loaded_in_their_order_with_their_options(site: Path) -> None:
     }
 
 
-def test_an_unknown_name_is_answered_with_what_is_installed(site: Path) -> None:
+def test_an_unknown_name_is_answered_with_the_installed_ones(site: Path) -> None:
     install(site, "hooks", "1.0", {SEND: {"x": "ext_a:Hook", "b": "ext_a:Hook"}}, ext_a=HOOK)
 
     assert refusal(sendMessageHooks="a") == (
@@ -90,11 +90,11 @@ def test_an_unknown_name_is_answered_with_what_is_installed(site: Path) -> None:
     )
 
 
-def test_where_nothing_is_installed_that_is_said() -> None:
+def test_missing_extensions_are_reported() -> None:
     assert refusal(rpcHooks="a").endswith("trebuchet.rpc_hooks, which has: none")
 
 
-def test_a_name_that_two_packages_bring_is_refused(site: Path) -> None:
+def test_a_name_in_two_packages_is_rejected(site: Path) -> None:
     install(site, "one", "1.0", {SEND: {"a": "ext_a:Hook"}}, ext_a=HOOK)
     install(site, "two", "2.0", {SEND: {"a": "ext_b:Hook"}}, ext_b=HOOK)
 
@@ -110,7 +110,7 @@ def test_a_name_that_two_packages_bring_is_refused(site: Path) -> None:
         ("raise ValueError('two\\nlines')", "ValueError: two lines"),
     ],
 )
-def test_what_cannot_be_imported_is_one_sentence_with_its_package(
+def test_an_import_error_is_reported_in_one_sentence_with_its_package(
     site: Path, module: str, why: str
 ) -> None:
     install(site, "hooks", "1.0", {SEND: {"a": "ext_a:Hook"}}, ext_a=module)
@@ -145,7 +145,7 @@ def test_what_cannot_be_imported_is_one_sentence_with_its_package(
         ("class Hook:", "Hook = 3\nclass Other:", "is not a class or function but int"),
     ],
 )
-def test_what_does_not_fit_is_one_sentence_with_its_package(
+def test_an_incompatibility_is_reported_in_one_sentence_with_its_package(
     site: Path, old: str, new: str, why: str
 ) -> None:
     install(site, "hooks", "1.0", {SEND: {"a": "ext_a:Hook"}}, ext_a=HOOK.replace(old, new))
@@ -156,7 +156,7 @@ def test_what_does_not_fit_is_one_sentence_with_its_package(
     assert sentence.endswith(why)
 
 
-def test_what_was_made_before_a_refusal_is_closed(site: Path) -> None:
+def test_objects_created_before_a_failure_are_closed(site: Path) -> None:
     making = "MADE = []\ndef make(context):\n    MADE.append(Hook(context))\n    return MADE[-1]\n"
     module = HOOK + making
     install(site, "hooks", "1.0", {SEND: {"a": "ext_a:make", "b": "ext_a:gone"}}, ext_a=module)
@@ -166,7 +166,7 @@ def test_what_was_made_before_a_refusal_is_closed(site: Path) -> None:
     assert [hook.closed for hook in sys.modules["ext_a"].MADE] == [1]
 
 
-def test_each_is_closed_once_and_a_failure_there_is_none_of_the_others(site: Path) -> None:
+def test_each_is_closed_once_and_a_failure_there_does_not_affect_the_others(site: Path) -> None:
     failing = HOOK.replace("self.closed += 1", "raise OSError")
     install(site, "one", "1", {SEND: {"a": "ext_a:Hook"}}, ext_a=HOOK)
     install(site, "two", "1", {SEND: {"b": "ext_b:Hook"}}, ext_b=failing)

@@ -108,7 +108,7 @@ def test_the_first_plug_in_is_the_outermost(store: MessageStore) -> None:
     assert [message.body for message in read_all(store)] == [b"last first body"]
 
 
-def test_one_that_hands_everything_on_changes_nothing(store: MessageStore) -> None:
+def test_a_hook_that_passes_everything_on_changes_nothing(store: MessageStore) -> None:
     plug(store, lambda next_port: AbstractPluginMessageStore(CONTEXT, next_port))
 
     result = put(store, body=b"body", tags="A", keys="k1 k2", uniq_key="U", more={"own": "1"})
@@ -119,7 +119,7 @@ def test_one_that_hands_everything_on_changes_nothing(store: MessageStore) -> No
     assert len(store.query_message("TopicTest", "k2", 32, 0, 1 << 62)) == 1
 
 
-def test_other_properties_are_what_the_message_is_found_by(store: MessageStore) -> None:
+def test_other_properties_make_the_message_searchable(store: MessageStore) -> None:
     class Keyed(AbstractPluginMessageStore):
         def put_message(self, message: PutMessage) -> PutMessageResult:
             table = {**message.properties, "KEYS": "found"}
@@ -133,7 +133,7 @@ def test_other_properties_are_what_the_message_is_found_by(store: MessageStore) 
     assert store.query_message("TopicTest", "given", 32, 0, 1 << 62) == []
 
 
-def test_copies_that_the_broker_makes_pass_the_plug_ins(store: MessageStore) -> None:
+def test_copies_created_by_the_broker_pass_the_plug_ins(store: MessageStore) -> None:
     put(store, body=b"body")
     (message,) = read_all(store)
     plug(store, marking(b"m "))
@@ -144,9 +144,7 @@ def test_copies_that_the_broker_makes_pass_the_plug_ins(store: MessageStore) -> 
 
 
 @pytest.mark.parametrize("do", [raise_value_error, refuse, lambda: "?"])
-def test_what_goes_wrong_is_an_outcome_and_counted(
-    store: MessageStore, do: Callable[[], Any]
-) -> None:
+def test_each_failure_is_a_counted_outcome(store: MessageStore, do: Callable[[], Any]) -> None:
     put(store, keys="k")
     failures = plug(store, broken(do))
 
@@ -165,7 +163,7 @@ def test_what_goes_wrong_is_an_outcome_and_counted(
     assert failures.counts == {"p0": 5}
 
 
-def test_a_plug_in_sees_the_failure_of_the_one_behind_it_as_a_result(
+def test_a_plug_in_sees_the_next_plug_ins_failure_as_a_result(
     store: MessageStore,
 ) -> None:
     failures = plug(store, marking(b"m "), broken(raise_value_error))
@@ -174,7 +172,7 @@ def test_a_plug_in_sees_the_failure_of_the_one_behind_it_as_a_result(
     assert failures.counts == {"p1": 1}
 
 
-async def test_a_get_that_waits_may_fail_later(store: MessageStore) -> None:
+async def test_a_waiting_get_may_fail_later(store: MessageStore) -> None:
     async def later() -> Any:
         await asyncio.sleep(0)
         raise ValueError("broken")
@@ -223,7 +221,7 @@ class Dispatching(AbstractPluginMessageStore):
         self.heard.append((message.topic, message.queue_offset, message.body_size, keys))
 
 
-def test_a_plug_in_that_asks_hears_of_each_message_that_is_put(store: MessageStore) -> None:
+def test_a_subscribing_plug_in_is_notified_of_each_stored_message(store: MessageStore) -> None:
     heard: list[tuple[str, int, int, str | None]] = []
     plug(store, marking(b"marked "), lambda port: Dispatching(heard, port))
     body = bytes.fromhex("00000019 00000000 00000000 00000000 00000001 61 0003 6b0176")
@@ -236,7 +234,7 @@ def test_a_plug_in_that_asks_hears_of_each_message_that_is_put(store: MessageSto
     assert heard == [("TopicTest", 0, 11, "k"), ("T", 0, 1, "all"), ("T", 1, 1, "all")]
 
 
-def test_dispatchers_hear_in_the_order_of_the_plug_ins(store: MessageStore) -> None:
+def test_dispatchers_are_called_in_the_order_of_the_plug_ins(store: MessageStore) -> None:
     order: list[str] = []
 
     class Named(AbstractPluginMessageStore):

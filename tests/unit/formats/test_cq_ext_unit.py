@@ -16,7 +16,7 @@ UNIT = CqExtUnit(tags_code("TagA"), 1_795_252_759_675, bytes(range(14)))
 
 
 @pytest.mark.parametrize("unit", [UNIT, CqExtUnit(-1, 1, b"")])
-def test_what_was_encoded_is_decoded(unit: CqExtUnit) -> None:
+def test_encoded_data_is_decoded(unit: CqExtUnit) -> None:
     data = b"xx" + encode(unit) + b"yy"
 
     assert decode(data, 2) == unit
@@ -27,7 +27,7 @@ def test_what_was_encoded_is_decoded(unit: CqExtUnit) -> None:
     "data",
     [b"", bytes(40), b"\xff\xff" + bytes(40), encode(UNIT)[:-1], b"\0\x15" + encode(UNIT)[2:]],
 )
-def test_bytes_that_are_no_unit_decode_to_none(data: bytes) -> None:
+def test_bytes_without_a_unit_decode_to_none(data: bytes) -> None:
     assert decode(data, 0) is None
 
 

@@ -60,7 +60,7 @@ def test_a_flipped_bit_of_a_checksum_is_found(bit: int) -> None:
     assert not bodies.are_whole
 
 
-def test_two_bodies_that_changed_places_are_found() -> None:
+def test_two_swapped_bodies_are_detected() -> None:
     bodies = Bodies(random.Random(1), int(WIDTHS[5]), 70)
 
     bodies.crcs[[3, 4]] = bodies.crcs[[4, 3]]
@@ -68,7 +68,7 @@ def test_two_bodies_that_changed_places_are_found() -> None:
     assert not bodies.are_whole
 
 
-def test_what_lies_between_bodies_does_not_count() -> None:
+def test_data_between_bodies_does_not_count() -> None:
     bodies = Bodies(random.Random(1), int(WIDTHS[5]), 70)
 
     bodies.data[: int(bodies.starts[0])] = bytes(int(bodies.starts[0]))
@@ -80,7 +80,7 @@ def test_what_lies_between_bodies_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_first_damaged_body_is_told_whatever_their_sizes(seed: int) -> None:
+def test_the_first_damaged_body_is_reported_for_any_sizes(seed: int) -> None:
     dice = random.Random(seed)
     sizes = dice.choice([[0, 1, 7, 8, 9], [300], [300, 310, 340], [90, 1000, BODY_SIZE_MAX + 1]])
     data = bytearray(84)
@@ -101,7 +101,7 @@ def test_the_first_damaged_body_is_told_whatever_their_sizes(seed: int) -> None:
     assert count_whole(data, starts, ends, crcs) == damaged[0]
 
 
-def test_of_no_bodies_all_are_whole() -> None:
+def test_without_bodies_all_are_whole() -> None:
     none = np.zeros(0, np.int64)
 
     assert count_whole(bytearray(100), none, none, none) == 0

@@ -20,7 +20,7 @@ for size in (2 << 20, 4 << 20, 16 << 20):
 """
 
 
-def test_a_mapping_is_searched_up_to_its_end_without_reading_behind_it() -> None:
+def test_a_mapping_is_searched_up_to_its_end_and_not_beyond() -> None:
     # In a separate process, which a fault would end.
     done = subprocess.run([sys.executable, "-c", SEARCH], capture_output=True, text=True)
 

@@ -59,7 +59,7 @@ def encode(born_host: bytes = host_bytes("127.0.0.1", 11911), body: bytes = b"0"
     return bytes(buffer[:size])
 
 
-def test_the_real_broker_s_op_message_is_decoded() -> None:
+def test_the_real_brokers_op_message_is_decoded() -> None:
     message = record.decode(OP_MESSAGE)
 
     assert message.topic == "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -72,7 +72,7 @@ def test_the_real_broker_s_op_message_is_decoded() -> None:
     assert message.store_size == 135
 
 
-def test_the_same_input_gives_the_real_broker_s_bytes() -> None:
+def test_the_same_input_gives_the_real_brokers_bytes() -> None:
     assert encode() == OP_MESSAGE
 
 
@@ -89,7 +89,7 @@ def test_an_empty_body_has_no_checksum() -> None:
     assert record.decode(encode(body=b"")).body_crc == 0
 
 
-def test_records_side_by_side_are_all_decoded() -> None:
+def test_adjacent_records_are_all_decoded() -> None:
     assert [m.body for m in record.decode_all(OP_MESSAGE * 3)] == [b"0"] * 3
 
 
@@ -113,13 +113,13 @@ def test_a_summary_agrees_with_the_whole_message() -> None:
 
 
 @pytest.mark.parametrize("size", range(len(OP_MESSAGE)))
-def test_a_cut_record_is_none(size: int) -> None:
+def test_a_truncated_record_is_invalid(size: int) -> None:
     with pytest.raises(CorruptRecordError):
         record.decode(OP_MESSAGE[:size])
 
 
 @pytest.mark.parametrize("size", range(len(OP_MESSAGE)))
-def test_a_record_cut_by_zeros_is_none(size: int) -> None:
+def test_a_record_cut_by_zeros_is_invalid(size: int) -> None:
     torn = memoryview(OP_MESSAGE[:size].ljust(len(OP_MESSAGE), b"\0"))
     if OP_MESSAGE[size:].count(0) == len(OP_MESSAGE) - size:
         pytest.skip("nothing is missing")
@@ -140,12 +140,12 @@ def test_damage_is_named(position: int, reason: str) -> None:
         record.examine(memoryview(damaged), 0, len(damaged), 1011991, check_crc=True)
 
 
-def test_zeros_are_nothing_written() -> None:
+def test_zeros_mean_nothing_was_written() -> None:
     with pytest.raises(CorruptRecordError, match="nothing written"):
         record.examine(memoryview(bytes(200)), 0, 200, 0, check_crc=True)
 
 
-def test_a_blank_record_says_where_the_file_ends() -> None:
+def test_a_blank_record_marks_the_end_of_its_file() -> None:
     buffer = bytearray(310)
     record.encode_blank(buffer, 0, 310)
 
@@ -166,7 +166,7 @@ def test_the_second_magic_has_a_topic_size_of_two_bytes() -> None:
 
 
 @pytest.mark.parametrize("data", GUARDED_5_3_3.values(), ids=list(GUARDED_5_3_3))
-def test_the_checksum_of_a_record_is_that_of_a_broker_5_3_3(data: bytes) -> None:
+def test_a_records_checksum_matches_broker_5_3_3(data: bytes) -> None:
     ours = bytearray(data[: -record.CRC_ROOM_SIZE] + record.CRC_ROOM)
 
     record.guard(ours, 0, len(ours))
@@ -208,7 +208,7 @@ def test_a_guarded_record_of_a_broker_5_3_3_is_written_with_the_same_bytes() -> 
 
 
 @pytest.mark.parametrize("data", GUARDED_5_3_3.values(), ids=list(GUARDED_5_3_3))
-def test_every_flipped_bit_of_a_guarded_record_is_seen(data: bytes) -> None:
+def test_every_flipped_bit_of_a_guarded_record_is_detected(data: bytes) -> None:
     offset = record.decode(data).commit_log_offset
     seen = 0
     for bit in range(len(data) * 8):
@@ -228,7 +228,7 @@ def test_every_flipped_bit_of_a_guarded_record_is_seen(data: bytes) -> None:
     assert seen == len(data) * 8
 
 
-def test_a_record_without_the_checksum_is_not_asked_for_one() -> None:
+def test_a_record_without_the_checksum_needs_none() -> None:
     head = record.examine(
         memoryview(OP_MESSAGE), 0, len(OP_MESSAGE), None, check_crc=True, is_guarded=True
     )
@@ -246,5 +246,5 @@ def test_a_record_without_the_checksum_is_not_asked_for_one() -> None:
         ("TAGS\x01d\x02__CRC32#\x011234567890\x02", b"TAGS\x01d\x02"),
     ],
 )
-def test_the_room_for_the_checksum_comes_last_and_once(given: str, stored: bytes) -> None:
+def test_the_space_for_the_checksum_comes_last_and_once(given: str, stored: bytes) -> None:
     assert record.with_crc_room(given) == stored + b"__CRC32#\x010000000000\x02"

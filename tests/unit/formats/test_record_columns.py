@@ -57,7 +57,7 @@ def columns(data: bytes) -> RecordColumns:
     return RecordColumns(buffer, walk(buffer, 0, len(data)).positions)
 
 
-def test_a_real_broker_s_record_is_read() -> None:
+def test_a_real_brokers_record_can_be_read() -> None:
     rows = columns(OP_MESSAGE)
 
     assert len(rows) == 1
@@ -73,7 +73,9 @@ def test_a_real_broker_s_record_is_read() -> None:
 
 @pytest.mark.parametrize("born_host", [V4_HOST, V6_HOST])
 @pytest.mark.parametrize("store_host", [V4_HOST, V6_HOST])
-def test_hosts_of_either_size_move_what_follows(born_host: bytes, store_host: bytes) -> None:
+def test_hosts_of_either_size_shift_the_following_fields(
+    born_host: bytes, store_host: bytes
+) -> None:
     data = encode(born_host=born_host, store_host=store_host)
     rows = columns(data)
 
@@ -85,7 +87,7 @@ def test_hosts_of_either_size_move_what_follows(born_host: bytes, store_host: by
     assert data[rows["body_from"][0] : rows["body_to"][0]] == b"a body"
 
 
-def test_both_magic_codes_lie_side_by_side() -> None:
+def test_both_magic_codes_exist_side_by_side() -> None:
     long_topic = b"%RETRY%" + b"g" * 150
     data = encode() + wide(long_topic) + encode(topic=b"t")
     rows = columns(data)
@@ -96,7 +98,7 @@ def test_both_magic_codes_lie_side_by_side() -> None:
 
 
 @pytest.mark.parametrize("size", [0, record.OVERHEAD_V4 - 1, -5, 2**31 - 1])
-def test_a_walk_ends_at_a_size_that_no_record_has(size: int) -> None:
+def test_a_walk_ends_at_an_impossible_size(size: int) -> None:
     data = encode() + struct.pack(">ii", size, record.MESSAGE_MAGIC) + bytes(200)
     found = walk(RecordBuffer(bytearray(data)), 0, len(data))
 
@@ -116,7 +118,7 @@ def test_a_walk_ends_at_another_magic_code_wherever_its_size_leads(magic: int) -
 
 
 @pytest.mark.parametrize("left", [0, 7, 8, 90])
-def test_a_walk_tells_the_words_behind_the_last_whole_record(left: int) -> None:
+def test_a_walk_returns_the_words_after_the_last_whole_record(left: int) -> None:
     one = encode()
     data = one + one[:left]
     found = walk(RecordBuffer(bytearray(data)), 0, len(data))
@@ -126,7 +128,7 @@ def test_a_walk_tells_the_words_behind_the_last_whole_record(left: int) -> None:
     assert found[1:] == (len(one), *words)
 
 
-def test_a_walk_keeps_to_its_limits() -> None:
+def test_a_walk_respects_its_limits() -> None:
     one = encode()
     buffer = RecordBuffer(bytearray(one * 4))
 
@@ -137,7 +139,7 @@ def test_a_walk_keeps_to_its_limits() -> None:
 
 
 @pytest.mark.parametrize("nested", [0, 1, 40, 1000])
-def test_a_long_walk_steps_over_the_records_that_bodies_hold(nested: int) -> None:
+def test_a_long_walk_skips_records_inside_bodies(nested: int) -> None:
     inner = encode()
     sizes = [len(encode(body=inner if number < nested else b"a body")) for number in range(1000)]
     data = b"".join(encode(body=inner if number < nested else b"a body") for number in range(1000))
@@ -168,14 +170,14 @@ def test_an_empty_buffer_has_no_rows() -> None:
     ],
     ids=["body", "negative body", "huge body", "topic", "hosts", "properties"],
 )
-def test_only_the_record_whose_parts_do_not_add_up_is_not_whole(at: int, content: bytes) -> None:
+def test_only_a_record_with_inconsistent_parts_is_incomplete(at: int, content: bytes) -> None:
     one = encode()
     odd = one[:at] + content + one[at + len(content) :]
 
     assert columns(one + odd + one).is_whole.tolist() == [True, False, True]
 
 
-def test_rows_are_kept_by_mask_and_by_count() -> None:
+def test_rows_are_selected_by_mask_and_by_count() -> None:
     rows = columns(b"".join(encode(queue_id=number) for number in range(6)))
     rows["queue_offset"]  # a column that exists before the rows are deleted
 

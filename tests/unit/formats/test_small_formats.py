@@ -10,13 +10,13 @@ from broker_core.formats.cq_unit import UNIT
 from broker_core.message.tags import tags_code, unsigned_hash
 
 
-def test_the_op_message_s_unit_is_the_real_broker_s() -> None:
+def test_the_op_messages_unit_equals_the_real_brokers() -> None:
     assert UNIT.pack(0xF7117, 135, tags_code("d")) == bytes.fromhex(
         "00000000000f7117 00000087 0000000000000064"
     )
 
 
-def test_the_half_message_s_index_entry_is_the_real_broker_s() -> None:
+def test_the_half_messages_index_entry_equals_the_real_brokers() -> None:
     key = "RMQ_SYS_TRANS_HALF_TOPIC#FD00000000000000000000000000000227D05FFD2B2768EB29C20000"
     hash_ = index_entry.key_hash(unsigned_hash(key))
 
@@ -26,7 +26,7 @@ def test_the_half_message_s_index_entry_is_the_real_broker_s() -> None:
     )
 
 
-def test_the_smallest_hash_is_made_0() -> None:
+def test_the_smallest_hash_becomes_0() -> None:
     assert index_entry.key_hash(unsigned_hash("polygenelubricants")) == 0
 
 
@@ -39,7 +39,7 @@ def test_the_default_index_file_has_420000040_bytes() -> None:
     assert index_entry.file_size(5_000_000, 20_000_000) == 420_000_040
 
 
-def test_a_running_broker_s_checkpoint_is_decoded() -> None:
+def test_a_running_brokers_checkpoint_is_decoded() -> None:
     page = bytes.fromhex("000001a1fd57aa35 000001a1fd57aa35 0000000000000000").ljust(4096, b"\0")
 
     found = checkpoint.decode(page)
@@ -50,18 +50,18 @@ def test_a_running_broker_s_checkpoint_is_decoded() -> None:
 
 
 @pytest.mark.parametrize("page", [b"", b"\0" * 10])
-def test_a_missing_checkpoint_knows_nothing(page: bytes) -> None:
+def test_a_missing_checkpoint_has_no_offsets(page: bytes) -> None:
     assert checkpoint.decode(page).min_timestamp == 0
 
 
-def test_a_file_s_name_is_its_offset_in_twenty_digits() -> None:
+def test_a_files_name_is_its_offset_in_twenty_digits() -> None:
     assert paths.offset_file_name(1073741824) == "00000000001073741824"
     assert paths.parse_offset_file_name("00000000001073741824") == 1073741824
     assert paths.parse_offset_file_name("1073741824") is None
     assert paths.parse_offset_file_name("0000000000107374182x") is None
 
 
-def test_an_index_file_s_name_is_a_time_to_the_millisecond() -> None:
+def test_an_index_files_name_is_a_time_to_the_millisecond() -> None:
     name = paths.index_file_name(1_795_252_759_675)
 
     assert len(name) == 17
@@ -76,14 +76,14 @@ JAVA_ITEM = bytes.fromhex(
 )
 
 
-def test_a_java_client_s_batch_is_decoded() -> None:
+def test_a_java_clients_batch_is_decoded() -> None:
     items = list(batch.decode(JAVA_ITEM * 2))
 
     assert items == [(0, b"hi", b"WAIT\x01true\x02TAGS\x01TagA")] * 2
 
 
 @pytest.mark.parametrize("size", range(1, len(JAVA_ITEM)))
-def test_a_cut_batch_is_refused(size: int) -> None:
+def test_a_truncated_batch_is_rejected(size: int) -> None:
     with pytest.raises(CorruptRecordError):
         list(batch.decode(JAVA_ITEM[:size]))
 

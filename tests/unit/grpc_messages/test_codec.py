@@ -36,7 +36,7 @@ def theirs(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_the_fields_are_those_of_the_proto_file(name: str) -> None:
+def test_the_fields_match_the_proto_file(name: str) -> None:
     ours = {}
     for field, (described, of) in fields_of(MESSAGES[name]).items():
         ours[field] = (described.number, described.oneof, kind_of(of, described.bits))
@@ -83,14 +83,14 @@ def other_kind_of(field: Any) -> tuple[str, bool, bool]:
 @pytest.mark.parametrize(
     "name", [one for one in vars(enums) if one[0].isupper() and one != "IntEnum"]
 )
-def test_the_numbers_are_those_of_the_proto_file(name: str) -> None:
+def test_the_numbers_match_the_proto_file(name: str) -> None:
     ours = {each.name: each.value for each in getattr(enums, name)}
 
     other = protos.pool().FindEnumTypeByName(f"{protos.PACKAGE}.{name}")
     assert ours == {each.name: each.number for each in other.values}
 
 
-def test_every_message_of_a_served_call_is_here() -> None:
+def test_every_message_of_a_served_call_is_defined() -> None:
     service = protos.pool().FindServiceByName(f"{protos.PACKAGE}.MessagingService")
     not_served = {
         *("PullMessage", "UpdateOffset", "GetOffset", "QueryOffset", "SyncLiteSubscription")
@@ -153,7 +153,9 @@ def messages(kind: type[ProtoMessage]) -> st.SearchStrategy[Any]:
 @pytest.mark.parametrize("name", REQUESTS)
 @settings(max_examples=12, deadline=None)
 @given(st.data())
-def test_a_message_of_ours_is_read_by_theirs_and_back(name: str, data: st.DataObject) -> None:
+def test_our_message_is_readable_by_the_original_and_vice_versa(
+    name: str, data: st.DataObject
+) -> None:
     message = data.draw(messages(MESSAGES[name]))
 
     written = encode(message)
@@ -210,13 +212,13 @@ bodies: st.SearchStrategy[bytes] = st.one_of(
 
 @settings(max_examples=600, deadline=None)
 @given(st.sampled_from(REQUESTS), st.lists(fields, max_size=6))
-def test_any_bytes_mean_the_same_to_both_or_nothing(name: str, parts: list[bytes]) -> None:
+def test_any_bytes_decode_the_same_in_both_or_in_neither(name: str, parts: list[bytes]) -> None:
     agree(name, b"".join(parts))
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.data(), st.sampled_from(REQUESTS))
-def test_a_damaged_message_means_the_same_to_both_or_nothing(
+def test_a_damaged_message_decodes_the_same_in_both_or_in_neither(
     data: st.DataObject, name: str
 ) -> None:
     written = bytearray(encode(data.draw(messages(MESSAGES[name]))))
@@ -247,12 +249,12 @@ def test_a_damaged_message_means_the_same_to_both_or_nothing(
         (b"\x1b" * 200, "wire type 3"),
     ],
 )
-def test_what_is_no_message_is_one_declared_error(data: bytes, says: str) -> None:
+def test_an_invalid_message_is_one_declared_error(data: bytes, says: str) -> None:
     with pytest.raises(ProtobufError, match=says):
         decode(shared.Status, b"\x12\x00" + data)
 
 
-def test_a_singular_message_that_comes_twice_is_merged() -> None:
+def test_a_repeated_singular_message_is_merged() -> None:
     first = encode(sending.RecallMessageRequest(shared.Resource("space", "one")))
     second = encode(sending.RecallMessageRequest(shared.Resource(name="two")))
 
@@ -261,7 +263,7 @@ def test_a_singular_message_that_comes_twice_is_merged() -> None:
     assert found.topic == shared.Resource("space", "two")
 
 
-def test_of_a_oneof_the_last_field_counts() -> None:
+def test_the_last_field_of_a_oneof_counts() -> None:
     first = encode(receiving.ReceiveMessageResponse(status=shared.Status(20000)))
     second = encode(receiving.ReceiveMessageResponse(message=shared.Message(body=b"x")))
 
@@ -272,7 +274,7 @@ def test_of_a_oneof_the_last_field_counts() -> None:
     assert found.message.body == b"x"
 
 
-def test_numbers_may_come_packed_or_one_by_one() -> None:
+def test_numbers_may_be_packed_or_separate() -> None:
     packed = b"\x2a\x02\x01\x02"
     single = b"\x28\x01\x28\x02"
 

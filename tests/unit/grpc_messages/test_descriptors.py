@@ -4,7 +4,7 @@ from broker_core.grpc_messages import descriptors
 from tools import protos
 
 
-def test_the_descriptors_are_those_of_the_proto_files() -> None:
+def test_the_descriptors_match_the_proto_files() -> None:
     assert descriptors.files() == protos.compiled(), "run python -m tools.protos"
 
 

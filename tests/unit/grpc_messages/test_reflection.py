@@ -43,7 +43,7 @@ def test_the_services_are_listed() -> None:
         ".apache.rocketmq.v2.SendMessageRequest",
     ],
 )
-def test_a_symbol_brings_its_file_and_what_that_imports(symbol: str) -> None:
+def test_a_symbol_includes_its_file_and_its_imports(symbol: str) -> None:
     assert names(ask(file_containing_symbol=symbol)) == [
         "apache/rocketmq/v2/service.proto",
         "google/protobuf/duration.proto",
@@ -77,7 +77,7 @@ def test_a_file_is_found_by_its_name() -> None:
         {"file_containing_symbol": "apache.rocketmq.v2.None"},
     ],
 )
-def test_what_is_not_there_is_an_error_in_the_answer(question: dict[str, str]) -> None:
+def test_a_missing_entry_is_an_error_in_the_answer(question: dict[str, str]) -> None:
     error = ask(**question).error_response
 
     assert error is not None
@@ -87,12 +87,12 @@ def test_what_is_not_there_is_an_error_in_the_answer(question: dict[str, str]) -
     )
 
 
-def test_extensions_there_are_none() -> None:
+def test_missing_extensions() -> None:
     for response in (ask(all_extension_numbers_of_type="a.B"), ask()):
         assert response.error_response is not None
         assert response.error_response.error_code == 12
 
 
-def test_what_is_no_request_is_a_declared_error() -> None:
+def test_an_invalid_request_is_a_declared_error() -> None:
     with pytest.raises(ProtobufError):
         reflection.answer(b"\x0a\xff", [])

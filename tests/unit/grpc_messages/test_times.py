@@ -13,7 +13,7 @@ times = st.integers(-60_000_000 * 1_000, 250_000_000_000 * 1_000)
 
 
 @given(times)
-def test_a_time_is_that_of_protobuf_and_comes_back(milliseconds: int) -> None:
+def test_a_time_makes_a_round_trip_through_protobuf(milliseconds: int) -> None:
     other = timestamp_pb2.Timestamp()
     other.FromMilliseconds(milliseconds)
 
@@ -24,7 +24,7 @@ def test_a_time_is_that_of_protobuf_and_comes_back(milliseconds: int) -> None:
 
 
 @given(st.integers(-1_000 * DAY_MS, 1_000 * DAY_MS))
-def test_a_length_of_time_is_that_of_protobuf_and_comes_back(milliseconds: int) -> None:
+def test_a_duration_makes_a_round_trip_through_protobuf(milliseconds: int) -> None:
     other = duration_pb2.Duration()
     other.FromMilliseconds(milliseconds)
 
@@ -44,5 +44,5 @@ def test_a_length_of_time_is_that_of_protobuf_and_comes_back(milliseconds: int) 
         (Duration(1 << 62, 0), (1 << 62) * 1_000),
     ],
 )
-def test_what_is_finer_is_cut_off(time: Timestamp | Duration, milliseconds: int) -> None:
+def test_finer_digits_are_cut_off(time: Timestamp | Duration, milliseconds: int) -> None:
     assert milliseconds_of(time) == milliseconds

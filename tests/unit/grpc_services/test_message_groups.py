@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 from broker_core.grpc_services.message_groups import queue_of_group
 
 
-def test_the_queue_is_the_one_that_guavas_consistent_hash_returns() -> None:
+def test_the_queue_equals_guavas_consistent_hash() -> None:
     # Values from HashingTest.testConsistentHash_linearCongruentialGeneratorCompatibility. Java's
     # hash of a single character is its code.
     published = {1: 55, 2: 62, 3: 8, 4: 45, 5: 59}
@@ -25,7 +25,7 @@ def test_more_queues_move_a_group_to_a_new_queue_or_not_at_all(group: str) -> No
         before = queue
 
 
-def test_a_negative_hash_is_extended_to_64_bits_with_its_sign() -> None:
+def test_a_negative_hash_is_sign_extended_to_64_bits() -> None:
     # Java's hash of this text is -2147483648; as 2147483648 it would give queues 3 and 94.
     assert queue_of_group("polygenelubricants", 4) == 2
     assert queue_of_group("polygenelubricants", 100) == 58

@@ -29,7 +29,7 @@ def send_request(overhead: int) -> bytes:
     return data + b"\x7a" + length + bytes(padding)
 
 
-def test_a_request_may_have_128_kib_beside_its_bodies_and_not_a_byte_more() -> None:
+def test_a_request_may_have_128_kib_beside_its_bodies_but_no_more() -> None:
     require_bounded(send_request(OVERHEAD_BYTES_MAX), SENT_BODIES)
 
     with pytest.raises(CallRefusedError) as caught:
@@ -39,14 +39,14 @@ def test_a_request_may_have_128_kib_beside_its_bodies_and_not_a_byte_more() -> N
     assert caught.value.status is GrpcStatus.RESOURCE_EXHAUSTED
 
 
-def test_a_body_counts_where_no_body_belongs() -> None:
+def test_a_body_counts_even_where_none_is_expected() -> None:
     data = send_request(OVERHEAD_BYTES_MAX)
 
     with pytest.raises(CallRefusedError):
         require_bounded(data, NONE)
 
 
-def test_a_thread_dump_may_be_long_but_not_the_nonce_beside_it() -> None:
+def test_a_thread_dump_may_be_long_but_not_its_nonce() -> None:
     def dump(nonce: str, text: str) -> bytes:
         return PYTHON.encode(TelemetryCommand(thread_stack_trace=ThreadStackTrace(nonce, text)))
 
@@ -55,6 +55,6 @@ def test_a_thread_dump_may_be_long_but_not_the_nonce_beside_it() -> None:
         require_bounded(dump("n" * (1 << 18), "t"), THREADS)
 
 
-def test_a_flood_of_empty_messages_is_refused_before_it_is_decoded() -> None:
+def test_a_flood_of_empty_messages_is_rejected_before_it_is_decoded() -> None:
     with pytest.raises(CallRefusedError):
         require_bounded(b"\x0a\x00" * (1 << 20), SENT_BODIES)

@@ -122,7 +122,7 @@ def comparison(
     return LogComparison(epochs, slave, slave_disk, cast("Peers", peer), ending, lambda: ADDRESS)
 
 
-async def test_a_master_without_epochs_is_followed_by_whom_was_never_under_another(
+async def test_a_master_without_epochs_is_followed_by_slaves_without_epoch_history(
     comparison: LogComparison, master: MessageStore, slave: MessageStore
 ) -> None:
     put(master)
@@ -132,7 +132,7 @@ async def test_a_master_without_epochs_is_followed_by_whom_was_never_under_anoth
     await comparison.before_transfer(HA_ADDRESS)
 
 
-async def test_a_master_without_epochs_is_refused_by_who_followed_one_with_epochs(
+async def test_a_master_without_epochs_is_rejected_by_slaves_with_epoch_history(
     comparison: LogComparison, epochs: Epochs
 ) -> None:
     epochs.adopt((Epoch(epoch=3, start_offset=0),))
@@ -147,7 +147,7 @@ async def test_a_master_without_epochs_is_refused_by_who_followed_one_with_epoch
     )
 
 
-async def test_a_master_of_an_earlier_epoch_is_refused(
+async def test_a_master_of_an_earlier_epoch_is_rejected(
     comparison: LogComparison, epochs: Epochs, peer: Master
 ) -> None:
     epochs.adopt((Epoch(epoch=3, start_offset=0),))
@@ -165,7 +165,7 @@ async def test_a_slave_is_not_followed(comparison: LogComparison, peer: Master) 
         await comparison.before_transfer(HA_ADDRESS)
 
 
-async def test_what_goes_beyond_a_master_without_epochs_is_for_the_operator_to_cut(
+async def test_the_operator_must_truncate_data_beyond_a_master_without_epochs(
     comparison: LogComparison, master: MessageStore, slave: MessageStore
 ) -> None:
     put(master)
@@ -179,7 +179,7 @@ async def test_what_goes_beyond_a_master_without_epochs_is_for_the_operator_to_c
         await comparison.before_transfer(HA_ADDRESS)
 
 
-async def test_what_follows_a_hole_that_a_start_found_is_saved_cut_and_taken_again(
+async def test_data_after_a_hole_found_at_the_start_is_saved_truncated_and_copied_again(
     comparison: LogComparison,
     master: MessageStore,
     slave: MessageStore,
@@ -199,7 +199,7 @@ async def test_what_follows_a_hole_that_a_start_found_is_saved_cut_and_taken_aga
     assert epochs.cut_at == offsets[1]
 
 
-async def test_a_hole_that_the_master_has_too_or_that_was_known_is_stepped_over(
+async def test_a_hole_that_the_master_has_or_that_was_known_is_skipped(
     comparison: LogComparison, master: MessageStore, slave: MessageStore, peer: Master
 ) -> None:
     peer.epochs = ()
@@ -214,7 +214,7 @@ async def test_a_hole_that_the_master_has_too_or_that_was_known_is_stepped_over(
     await comparison.before_transfer(HA_ADDRESS)
 
 
-async def test_what_is_doubted_is_asked_and_the_damaged_ranges_stepped_over(
+async def test_doubtful_data_is_queried_and_damaged_ranges_are_skipped(
     comparison: LogComparison, peer: Master, master: MessageStore, slave: MessageStore
 ) -> None:
     put(master)
@@ -236,7 +236,7 @@ async def test_what_is_doubted_is_asked_and_the_damaged_ranges_stepped_over(
     assert slave.dispatch_behind_bytes == 0
 
 
-async def test_a_master_without_epochs_that_sends_no_record_again_and_again_is_named_once(
+async def test_a_master_without_epochs_or_records_is_reported_once(
     comparison: LogComparison,
     master: MessageStore,
     slave: MessageStore,
@@ -257,7 +257,7 @@ async def test_a_master_without_epochs_that_sends_no_record_again_and_again_is_n
     )
 
 
-async def test_a_master_that_sent_whole_records_since_is_not_doubted(
+async def test_a_master_that_has_sent_whole_records_is_trusted(
     comparison: LogComparison,
     master: MessageStore,
     slave: MessageStore,
@@ -278,7 +278,7 @@ async def test_a_master_that_sent_whole_records_since_is_not_doubted(
 @pytest.mark.parametrize(
     ("told", "asked"), [("10.0.0.9:7000", "10.0.0.9:7000"), (None, "10.0.0.1:10911")]
 )
-async def test_the_master_is_asked_where_name_servers_say_and_else_beside_its_ha_port(
+async def test_the_master_is_found_through_name_servers_or_next_to_its_ha_port(
     slave: MessageStore,
     slave_disk: FaultyStorage,
     epochs: Epochs,
@@ -295,7 +295,7 @@ async def test_the_master_is_asked_where_name_servers_say_and_else_beside_its_ha
     assert peer.asked == {asked}
 
 
-async def test_logs_that_are_the_same_cost_one_question_about_one_record(
+async def test_comparing_equal_logs_costs_one_query_about_one_record(
     comparison: LogComparison, master: MessageStore, slave: MessageStore, peer: Master
 ) -> None:
     for queue_id in (1, 0, 2, 1):
@@ -325,7 +325,7 @@ async def test_a_slave_without_a_log_compares_nothing(
     assert peer.questions == []
 
 
-async def test_the_epochs_of_the_master_are_taken_over(
+async def test_the_masters_epochs_are_taken_over(
     comparison: LogComparison, master: MessageStore, peer: Master, epochs: Epochs
 ) -> None:
     put(master)
@@ -337,7 +337,7 @@ async def test_the_epochs_of_the_master_are_taken_over(
     assert epochs.entries == peer.epochs
 
 
-async def test_what_the_master_lacks_is_saved_and_the_broker_starts_again_to_cut_it(
+async def test_data_missing_on_the_master_is_saved_and_truncated_by_a_restart(
     comparison: LogComparison,
     master: MessageStore,
     slave: MessageStore,
@@ -372,7 +372,7 @@ async def test_what_the_master_lacks_is_saved_and_the_broker_starts_again_to_cut
     assert epochs.entries == (), "not before the cut"
 
 
-async def test_nothing_is_cut_that_cannot_be_saved(
+async def test_nothing_is_truncated_without_a_saved_copy(
     comparison: LogComparison,
     master: MessageStore,
     slave: MessageStore,
@@ -409,7 +409,7 @@ async def test_nothing_is_cut_that_cannot_be_saved(
         (2, False, RemotingTimeoutError("silent"), "the logs cannot be compared: silent"),
     ],
 )
-async def test_a_master_that_stops_to_answer_is_not_followed(
+async def test_a_master_that_stops_answering_is_not_followed(
     comparison: LogComparison,
     master: MessageStore,
     slave: MessageStore,
@@ -432,7 +432,7 @@ async def test_a_master_that_stops_to_answer_is_not_followed(
     ("damaged_from", "damaged_to", "is_cut"),
     [(0, 1, False), (1, 2, False), (0, 2, False), (2, 3, True), (0, 0, True)],
 )
-async def test_a_hole_is_the_masters_own_where_his_damage_touches_it(
+async def test_a_hole_belongs_to_the_master_if_it_touches_his_damage(
     comparison: LogComparison,
     master: MessageStore,
     slave: MessageStore,
@@ -457,7 +457,7 @@ async def test_a_hole_is_the_masters_own_where_his_damage_touches_it(
 
 
 @pytest.mark.parametrize("is_expired", [True, False])
-async def test_a_hole_in_what_the_master_no_longer_has_is_kept(
+async def test_a_hole_in_data_that_the_master_no_longer_has_is_kept(
     comparison: LogComparison,
     master: MessageStore,
     slave: MessageStore,
@@ -482,7 +482,7 @@ async def test_a_hole_in_what_the_master_no_longer_has_is_kept(
             await comparison.before_transfer(HA_ADDRESS)
 
 
-async def test_a_place_that_is_doubted_three_times_in_a_row_is_named(
+async def test_an_offset_that_is_doubted_three_times_in_a_row_is_named(
     comparison: LogComparison,
     master: MessageStore,
     slave: MessageStore,

@@ -37,13 +37,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "TURN_BYTES", TURN)
 
 
-async def test_nothing_waits_for_more_to_come_and_little_in_the_transport(slave: OneSlave) -> None:
+async def test_nothing_waits_for_more_data_and_little_in_the_transport(slave: OneSlave) -> None:
     assert slave.wire.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     assert slave.wire.high == tuning.TURN_BYTES
     assert slave.told == ["connected"]
 
 
-async def test_what_a_connection_knows_before_a_slave_says_anything(slave: OneSlave) -> None:
+async def test_a_connections_state_before_a_slave_sends_anything(slave: OneSlave) -> None:
     found = slave.connection
     offsets = (found.requested_offset, found.acknowledged_offset, found.begin_offset, slave.sent)
 
@@ -51,7 +51,7 @@ async def test_what_a_connection_knows_before_a_slave_says_anything(slave: OneSl
     assert found.transfer_bytes_per_second == 0
 
 
-async def test_a_turn_sends_no_more_than_it_may_and_the_next_ones_the_rest(
+async def test_a_turn_sends_at_most_its_limit_and_later_turns_the_rest(
     slave: OneSlave, small: None
 ) -> None:
     put_bodies(slave.store, 300)
@@ -79,7 +79,7 @@ async def test_the_last_byte_of_a_turn_is_used(
 
 
 @pytest.mark.parametrize("lacks", [0, 1, 2])
-async def test_a_slave_gets_just_what_it_lacks(slave: OneSlave, lacks: int) -> None:
+async def test_a_slave_gets_exactly_the_missing_data(slave: OneSlave, lacks: int) -> None:
     put_bodies(slave.store, 3)
 
     slave.report(slave.end - lacks)
@@ -100,7 +100,7 @@ async def test_a_slave_of_an_empty_log_waits_for_its_first_message(slave: OneSla
     assert slave.transfers() == [(0, log_bytes(slave.store, 0))]
 
 
-async def test_while_the_rest_may_not_be_sent_nobody_is_told_that_all_is_sent(
+async def test_no_slave_is_told_that_all_is_sent_while_the_rest_is_withheld(
     slave: OneSlave,
 ) -> None:
     put_bodies(slave.store, 2)
@@ -113,7 +113,7 @@ async def test_while_the_rest_may_not_be_sent_nobody_is_told_that_all_is_sent(
     assert slave.told == ["connected", "acknowledged 0"]
 
 
-async def test_a_slave_that_takes_nothing_is_sent_nothing_until_it_does(slave: OneSlave) -> None:
+async def test_a_slave_that_reads_nothing_is_sent_nothing_until_it_reads(slave: OneSlave) -> None:
     slave.report(0)
     slave.connection.pause_writing()
     put_bodies(slave.store, 1)
@@ -126,7 +126,7 @@ async def test_a_slave_that_takes_nothing_is_sent_nothing_until_it_does(slave: O
     assert data_of(slave.transfers()) == log_bytes(slave.store, 0)
 
 
-async def test_what_was_taken_late_counts_from_then(slave: OneSlave) -> None:
+async def test_a_late_sample_counts_from_its_own_time(slave: OneSlave) -> None:
     put_bodies(slave.store, 1)
     slave.report(0)
     slave.connection.pause_writing()
@@ -139,7 +139,7 @@ async def test_what_was_taken_late_counts_from_then(slave: OneSlave) -> None:
     assert await slave.lives()
 
 
-async def test_a_report_counts_once_it_is_whole(slave: OneSlave) -> None:
+async def test_a_report_counts_once_it_is_complete(slave: OneSlave) -> None:
     put_bodies(slave.store, 1)
     slave.report(0)
     slave.told.clear()
@@ -151,7 +151,7 @@ async def test_a_report_counts_once_it_is_whole(slave: OneSlave) -> None:
     assert slave.told == [f"acknowledged {slave.end}"]
 
 
-async def test_what_a_slave_has_is_not_sent_again(slave: OneSlave) -> None:
+async def test_data_that_a_slave_has_is_not_resent(slave: OneSlave) -> None:
     put_bodies(slave.store, 3)
     slave.report(0)
     slave.transfers()
@@ -165,7 +165,7 @@ async def test_what_a_slave_has_is_not_sent_again(slave: OneSlave) -> None:
     assert slave.connection.acknowledged_offset == slave.end
 
 
-async def test_a_silent_slave_is_left_after_the_housekeeping_interval_and_not_before(
+async def test_a_silent_slave_is_dropped_after_the_housekeeping_interval_and_not_before(
     slave: OneSlave,
 ) -> None:
     slave.tend_after_ms(20_000)
@@ -178,9 +178,7 @@ async def test_a_silent_slave_is_left_after_the_housekeeping_interval_and_not_be
 
 
 @pytest.mark.parametrize("reported", [0, 100])
-async def test_a_slave_that_takes_no_more_is_left_after_it_too(
-    slave: OneSlave, reported: int
-) -> None:
+async def test_a_slave_that_stops_reading_is_also_dropped(slave: OneSlave, reported: int) -> None:
     put_bodies(slave.store, 1)
     slave.report(0)
     slave.clock.advance_ms(5_000)
@@ -201,7 +199,7 @@ async def test_a_slave_that_takes_no_more_is_left_after_it_too(
     ]
 
 
-async def test_a_slave_that_has_everything_may_take_nothing_for_ever(slave: OneSlave) -> None:
+async def test_a_slave_in_sync_may_stay_idle_forever(slave: OneSlave) -> None:
     put_bodies(slave.store, 1)
     slave.report(slave.end)
     for _ in range(6):
@@ -215,7 +213,7 @@ async def test_a_slave_that_has_everything_may_take_nothing_for_ever(slave: OneS
     assert await slave.lives()
 
 
-async def test_a_heartbeat_follows_what_was_sent_last_by_its_interval(slave: OneSlave) -> None:
+async def test_a_heartbeat_is_sent_one_interval_after_the_last_data(slave: OneSlave) -> None:
     slave.report(0)
     slave.tend_after_ms(2_000)
     put_bodies(slave.store, 1)
@@ -233,7 +231,7 @@ async def test_a_heartbeat_follows_what_was_sent_last_by_its_interval(slave: One
     assert slave.transfers() == [(slave.end, b"")]
 
 
-async def test_no_heartbeat_goes_to_who_has_asked_for_nothing(slave: OneSlave) -> None:
+async def test_no_heartbeat_goes_to_a_slave_that_has_requested_nothing(slave: OneSlave) -> None:
     slave.tend_after_ms(6_000)
     assert slave.transfers() == []
 
@@ -251,7 +249,7 @@ async def test_no_heartbeat_goes_to_who_has_asked_for_nothing(slave: OneSlave) -
         (OSError("late"), ("first",), "first"),
     ],
 )
-async def test_the_first_reason_for_an_end_is_told(
+async def test_the_first_reason_for_an_end_is_reported(
     slave: OneSlave, error: Exception | None, closed: tuple[str, ...], reason: str
 ) -> None:
     for one in closed:
@@ -263,7 +261,7 @@ async def test_the_first_reason_for_an_end_is_told(
     assert slave.reasons == [reason]
 
 
-async def test_a_connection_that_is_gone_sends_nothing_and_leaves_no_timer(
+async def test_a_lost_connection_sends_nothing_and_leaves_no_timer(
     master: MessageStore, clock: ManualClock
 ) -> None:
     slave = OneSlave(master, clock, ha_flow_control_enable=True, max_ha_transfer_byte_in_second=500)
@@ -282,7 +280,7 @@ async def test_a_connection_that_is_gone_sends_nothing_and_leaves_no_timer(
     assert slave.transfers() == []
 
 
-async def test_who_wants_what_has_expired_is_hung_up_on_after_the_heartbeat(
+async def test_a_slave_that_needs_expired_data_is_disconnected_after_the_heartbeat(
     slave: OneSlave,
 ) -> None:
     put_bodies(slave.store, 400)
@@ -313,7 +311,7 @@ def cold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "TURN_BYTES", 6_000)
 
 
-async def test_what_was_written_last_is_sent_without_a_read(slave: OneSlave, cold: None) -> None:
+async def test_the_latest_writes_are_sent_without_a_read(slave: OneSlave, cold: None) -> None:
     put_bodies(slave.store, 100)
 
     slave.report(slave.end - HOT)
@@ -322,9 +320,7 @@ async def test_what_was_written_last_is_sent_without_a_read(slave: OneSlave, col
     assert slave.reads.asked == []
 
 
-async def test_the_rest_is_sent_once_it_is_read_and_read_piece_after_piece(
-    slave: OneSlave, cold: None
-) -> None:
+async def test_the_rest_is_sent_as_it_is_read_piece_by_piece(slave: OneSlave, cold: None) -> None:
     put_bodies(slave.store, 250)
     slave.report(100)
     slave.connection.pump()
@@ -354,7 +350,7 @@ async def test_the_rest_is_sent_once_it_is_read_and_read_piece_after_piece(
 
 
 @pytest.mark.parametrize("what", ["fails", "is called off"])
-async def test_a_read_that_fails_or_is_called_off_holds_nothing_up(
+async def test_a_failed_or_cancelled_read_blocks_nothing(
     slave: OneSlave, cold: None, what: str
 ) -> None:
     told: list[dict[str, Any]] = []

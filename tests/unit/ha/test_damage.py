@@ -41,7 +41,7 @@ def damaged(master: MessageStore) -> Damaged:
     return Damaged(master)
 
 
-async def test_a_damaged_record_is_stepped_over_up_to_the_next(damaged: Damaged) -> None:
+async def test_a_damaged_record_is_skipped(damaged: Damaged) -> None:
     await damaged.check.look(damaged.place)
 
     assert damaged.ranges == [(damaged.place, damaged.end)]
@@ -49,7 +49,7 @@ async def test_a_damaged_record_is_stepped_over_up_to_the_next(damaged: Damaged)
     assert "commitlog" in found.reason
 
 
-async def test_it_is_written_down_durably(damaged: Damaged, master: MessageStore) -> None:
+async def test_it_is_recorded_durably(damaged: Damaged, master: MessageStore) -> None:
     await damaged.check.look(damaged.place)
     damaged.files.quarantine.ranges = []
 
@@ -59,7 +59,7 @@ async def test_it_is_written_down_durably(damaged: Damaged, master: MessageStore
 
 
 @pytest.mark.parametrize("where", ["whole", "within", "before", "behind"])
-async def test_a_slave_that_is_wrong_changes_nothing(damaged: Damaged, where: str) -> None:
+async def test_a_wrong_slave_changes_nothing(damaged: Damaged, where: str) -> None:
     offset = {
         "whole": damaged.records[1].commit_log_offset,
         "within": damaged.place + 4,
@@ -72,7 +72,7 @@ async def test_a_slave_that_is_wrong_changes_nothing(damaged: Damaged, where: st
     assert damaged.ranges == []
 
 
-async def test_the_first_record_of_a_file_is_looked_at_without_a_queue(
+async def test_a_files_first_record_is_read_without_a_queue(
     master: MessageStore,
 ) -> None:
     first = put(master, body=b"first" * 20)
@@ -87,7 +87,7 @@ async def test_the_first_record_of_a_file_is_looked_at_without_a_queue(
     assert (found.offset_from, found.offset_to) == (0, second.commit_log_offset)
 
 
-async def test_one_place_is_looked_at_at_a_time(damaged: Damaged) -> None:
+async def test_one_place_is_examined_at_a_time(damaged: Damaged) -> None:
     first, *_ = damaged.records
     damaged.break_record(first.commit_log_offset)
 
@@ -100,7 +100,7 @@ async def test_one_place_is_looked_at_at_a_time(damaged: Damaged) -> None:
     assert damaged.files.quarantine.contains(first.commit_log_offset)
 
 
-async def test_a_record_whose_checksum_is_wrong_ends_no_range(damaged: Damaged) -> None:
+async def test_a_record_with_a_wrong_checksum_ends_no_range(damaged: Damaged) -> None:
     damaged.break_record(damaged.end)
 
     await damaged.check.look(damaged.place)
@@ -108,7 +108,7 @@ async def test_a_record_whose_checksum_is_wrong_ends_no_range(damaged: Damaged) 
     assert damaged.ranges == [(damaged.place, damaged.records[4].commit_log_offset)]
 
 
-async def test_a_place_in_a_later_file_is_found_as_well(master: MessageStore) -> None:
+async def test_an_offset_in_a_later_file_is_also_found(master: MessageStore) -> None:
     for _ in range(10):
         put(master, body=b"x" * 9_000)
     damaged = Damaged(master)
@@ -119,7 +119,7 @@ async def test_a_place_in_a_later_file_is_found_as_well(master: MessageStore) ->
     assert damaged.ranges == [(damaged.place, damaged.end)]
 
 
-async def test_what_follows_the_last_unit_belongs_to_a_record_too(master: MessageStore) -> None:
+async def test_data_after_the_last_unit_also_belongs_to_a_record(master: MessageStore) -> None:
     put(master, queue_id=1)
     last = put(master, body=b"last" * 20)
     begin = master.max_commit_log_offset
@@ -132,7 +132,7 @@ async def test_what_follows_the_last_unit_belongs_to_a_record_too(master: Messag
     assert last.commit_log_offset < begin
 
 
-async def test_what_a_start_left_out_of_the_log_is_not_looked_at(damaged: Damaged) -> None:
+async def test_a_part_of_the_log_skipped_at_the_start_is_not_read(damaged: Damaged) -> None:
     end = damaged.files.log.committed_where
 
     await damaged.check.look(end)
@@ -141,7 +141,7 @@ async def test_what_a_start_left_out_of_the_log_is_not_looked_at(damaged: Damage
     assert damaged.ranges == []
 
 
-async def test_a_look_at_many_queues_lets_others_run(
+async def test_examining_many_queues_yields_to_others(
     master: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker_core.ha.damage.QUEUES_A_TURN", 2)

@@ -55,7 +55,7 @@ def bodies(store: MessageStore) -> list[bytes]:
 
 @pytest.mark.parametrize("shared", [1, 10, 63, 64, 65, 200, 400])
 @pytest.mark.parametrize("own", [1, 7, 150])
-async def test_the_end_of_what_two_logs_share_is_found(shared: int, own: int) -> None:
+async def test_the_end_of_the_shared_part_of_two_logs_is_found(shared: int, own: int) -> None:
     ours, theirs, end = await diverged_stores(shared, own, other=170)
     ask = Asked(theirs.files.log)
     limit = min(ours.max_commit_log_offset, theirs.max_commit_log_offset)
@@ -72,7 +72,7 @@ async def test_the_end_of_what_two_logs_share_is_found(shared: int, own: int) ->
     await theirs.shutdown()
 
 
-async def test_for_equal_logs_one_question_is_enough() -> None:
+async def test_for_equal_logs_one_query_is_enough() -> None:
     ours, theirs, end = await diverged_stores(200, 0, 50)
     ask = Asked(theirs.files.log)
     unit = ours.units("TopicTest", 1, 99, 1)[0]
@@ -86,7 +86,7 @@ async def test_for_equal_logs_one_question_is_enough() -> None:
     await theirs.shutdown()
 
 
-async def test_a_log_of_another_set_is_refused() -> None:
+async def test_a_log_of_another_set_is_rejected() -> None:
     ours = await filled(FaultyStorage(), 30, "ours")
     theirs = await filled(FaultyStorage(), 30, "theirs")
 
@@ -103,7 +103,7 @@ async def test_a_log_of_another_set_is_refused() -> None:
     await theirs.shutdown()
 
 
-async def test_a_master_whose_log_begins_behind_the_own_end_is_refused() -> None:
+async def test_a_master_whose_log_starts_after_our_end_is_rejected() -> None:
     ours, theirs, end = await diverged_stores(10, 0, 0)
     expired = range_of(theirs)._replace(min_offset=end + 1, max_offset=end + 1000)
 
@@ -113,7 +113,7 @@ async def test_a_master_whose_log_begins_behind_the_own_end_is_refused() -> None
     await theirs.shutdown()
 
 
-async def test_a_peer_that_answers_too_little_is_refused() -> None:
+async def test_a_peer_with_an_incomplete_answer_is_rejected() -> None:
     ours, theirs, end = await diverged_stores(10, 0, 0)
 
     async def silent(_: Sequence[Place]) -> list[str | None]:
@@ -126,7 +126,7 @@ async def test_a_peer_that_answers_too_little_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("shared", "own"), [(10, 5), (60, 200), (130, 1), (3, 300)])
-async def test_a_cut_leaves_the_store_that_never_had_the_rest(shared: int, own: int) -> None:
+async def test_a_truncation_equals_a_store_that_never_had_the_rest(shared: int, own: int) -> None:
     storage = FaultyStorage()
     store = await filled(storage, shared)
     end, before = store.max_commit_log_offset, bodies(store)
@@ -149,7 +149,7 @@ async def test_a_cut_leaves_the_store_that_never_had_the_rest(shared: int, own: 
     await store.shutdown()
 
 
-async def test_a_cut_that_a_power_cut_ends_at_any_call_is_done_by_the_next_start() -> None:
+async def test_a_truncation_interrupted_by_a_power_cut_completes_at_the_next_start() -> None:
     storage = FaultyStorage()
     store = await filled(storage, 60)
     end, before = store.max_commit_log_offset, bodies(store)
@@ -186,7 +186,7 @@ async def test_a_cut_that_a_power_cut_ends_at_any_call_is_done_by_the_next_start
     assert end > LOG_FILE_SIZE // 2
 
 
-async def test_a_record_is_told_right_behind_a_single_byte_that_is_none() -> None:
+async def test_a_record_right_after_a_single_invalid_byte_is_found() -> None:
     store = await filled(FaultyStorage(), 3)
     log = store.files.log
     begin = put(store).commit_log_offset
@@ -201,7 +201,7 @@ async def test_a_record_is_told_right_behind_a_single_byte_that_is_none() -> Non
     await store.shutdown()
 
 
-async def test_a_record_that_is_given_as_the_last_and_differs_is_searched_for() -> None:
+async def test_a_given_last_record_that_differs_is_searched_for() -> None:
     ours, theirs, end = await diverged_stores(10, 1, 1)
     limit = ours.max_commit_log_offset
 
@@ -215,7 +215,7 @@ async def test_a_record_that_is_given_as_the_last_and_differs_is_searched_for() 
 
 
 @pytest.mark.parametrize("begin_at", [0, 3, 4])
-async def test_what_the_other_log_no_longer_holds_is_not_asked_for(begin_at: int) -> None:
+async def test_data_that_the_other_log_no_longer_has_is_not_requested(begin_at: int) -> None:
     store = await small_log(100, 100, 100, 100)
     units = [*store.units("TopicTest", 0, 0, 4)]
     begin = units[begin_at][0] if begin_at < 4 else store.max_commit_log_offset
@@ -234,7 +234,7 @@ async def test_what_the_other_log_no_longer_holds_is_not_asked_for(begin_at: int
     await store.shutdown()
 
 
-async def test_an_empty_log_shares_all_that_it_has() -> None:
+async def test_an_empty_log_shares_everything_it_has() -> None:
     store = await small_log()
 
     end = await find_shared_end(
@@ -245,7 +245,7 @@ async def test_an_empty_log_shares_all_that_it_has() -> None:
     await store.shutdown()
 
 
-async def test_a_record_that_the_limit_cuts_is_not_shared() -> None:
+async def test_a_record_cut_by_the_limit_is_not_shared() -> None:
     store = await small_log(100, 100, 100)
     offset, size, _ = store.units("TopicTest", 0, 2, 1)[0]
 
@@ -257,7 +257,7 @@ async def test_a_record_that_the_limit_cuts_is_not_shared() -> None:
     await store.shutdown()
 
 
-async def test_damage_in_the_middle_does_not_hide_what_is_shared_behind_it() -> None:
+async def test_damage_in_the_middle_does_not_hide_the_shared_part_after_it() -> None:
     ours, theirs = await small_log(100, 100, 100), await small_log(100, 100, 100)
     offset, _, _ = ours.units("TopicTest", 0, 1, 1)[0]
     ours.files.log.files[0].buffer[offset + 4] ^= 1
@@ -282,7 +282,7 @@ async def test_a_log_without_a_record_shares_nothing() -> None:
     await theirs.shutdown()
 
 
-async def test_the_smallest_blank_record_of_a_file_is_shared_as_well() -> None:
+async def test_a_files_smallest_blank_record_is_also_shared() -> None:
     ours, theirs = await small_log(100), await small_log(100)
     for store in (ours, theirs):
         while (left := LOG_FILE_SIZE - store.max_commit_log_offset) > 3_000:
@@ -302,7 +302,7 @@ async def test_the_smallest_blank_record_of_a_file_is_shared_as_well() -> None:
     await theirs.shutdown()
 
 
-async def test_a_fingerprint_is_given_of_what_the_log_holds_and_of_nothing_else() -> None:
+async def test_a_fingerprint_depends_only_on_the_logs_content() -> None:
     storage = FaultyStorage()
     store = await filled(storage, 100)
     log = store.files.log
@@ -324,7 +324,7 @@ async def test_a_fingerprint_is_given_of_what_the_log_holds_and_of_nothing_else(
     await store.shutdown()
 
 
-async def test_a_message_is_told_with_all_that_finds_it_again() -> None:
+async def test_a_message_is_reported_with_all_its_identifiers() -> None:
     store = await small_log()
     put(store)
     put(store, "Other", 3, keys="ключ", uniq_key="id-1", tags="T", sys_flag=2)
@@ -352,9 +352,7 @@ async def test_a_message_is_told_with_all_that_finds_it_again() -> None:
     await store.shutdown()
 
 
-async def test_a_body_whose_checksum_is_wrong_is_told_as_unreadable_up_to_the_next_whole_one() -> (
-    None
-):
+async def test_a_body_with_a_wrong_checksum_is_unreadable_up_to_the_next_intact_one() -> None:
     store = await small_log(100, 100, 100, 100)
     places = [unit[0] for unit in store.units("TopicTest", 0, 0, 4)]
     for place in places[1:3]:
@@ -375,7 +373,7 @@ def as_version_2(data: bytes) -> bytes:
     return size + record.MESSAGE_MAGIC_V2_BYTES + data[8:topic_at] + b"\0" + data[topic_at:]
 
 
-async def test_a_record_of_the_second_version_ends_a_stretch_that_is_none() -> None:
+async def test_a_record_of_the_second_version_ends_an_invalid_stretch() -> None:
     store = await small_log(100, 100, 100)
     (_, at_first, _), (begin, at_second, _), (third, _, _) = store.units("TopicTest", 0, 0, 3)
     data = whole = bytes(store.files.log.committed_view(0) or b"")
@@ -400,7 +398,7 @@ async def test_a_record_of_the_second_version_ends_a_stretch_that_is_none() -> N
     await other.shutdown()
 
 
-async def test_what_is_told_ends_where_the_log_does() -> None:
+async def test_the_report_ends_at_the_logs_end() -> None:
     store = await small_log(100)
     end = store.max_commit_log_offset
 

@@ -42,7 +42,7 @@ def loaded(storage: FaultyStorage) -> Epochs:
     return epochs
 
 
-def test_a_broker_that_was_never_promoted_is_in_the_first_epoch() -> None:
+def test_a_never_promoted_broker_is_in_the_first_epoch() -> None:
     epochs = loaded(FaultyStorage())
 
     assert (epochs.entries, epochs.newest) == ((), 0)
@@ -65,7 +65,7 @@ def test_each_change_survives_a_power_cut() -> None:
     assert again.peers == ("10.0.0.2:10911",)
 
 
-def test_the_file_has_the_shape_that_is_written_down() -> None:
+def test_the_file_has_the_recorded_structure() -> None:
     storage = FaultyStorage()
     loaded(storage).begin(1, 4096, MASTER)
 
@@ -80,7 +80,7 @@ def test_the_file_has_the_shape_that_is_written_down() -> None:
     }
 
 
-def test_a_write_that_fails_changes_nothing() -> None:
+def test_a_failed_write_changes_nothing() -> None:
     storage = FaultyStorage()
     epochs = loaded(storage)
     epochs.begin(1, 10, None)
@@ -117,7 +117,7 @@ def test_a_damaged_file_keeps_the_broker_from_starting(text: bytes) -> None:
         loaded(storage)
 
 
-def test_a_promotion_forgets_epochs_of_which_it_has_no_message() -> None:
+def test_a_promotion_drops_epochs_without_messages() -> None:
     epochs = loaded(FaultyStorage())
     epochs.adopt(entries((1, 100), (2, 300)))
 
@@ -126,7 +126,7 @@ def test_a_promotion_forgets_epochs_of_which_it_has_no_message() -> None:
     assert epochs.entries == entries((1, 100), (3, 250))
 
 
-def test_a_cut_forgets_the_epochs_behind_it() -> None:
+def test_a_truncation_drops_later_epochs() -> None:
     epochs = loaded(FaultyStorage())
     epochs.adopt(entries((1, 100), (2, 300)))
     epochs.schedule_cut(200)
@@ -136,7 +136,7 @@ def test_a_cut_forgets_the_epochs_behind_it() -> None:
     assert (epochs.entries, epochs.cut_at) == (entries((1, 100)), None)
 
 
-def test_peers_are_bounded_and_the_newest_stay() -> None:
+def test_peers_are_limited_and_the_newest_stay() -> None:
     epochs = loaded(FaultyStorage())
 
     for number in range(PEERS_MAX + 3):
@@ -174,16 +174,16 @@ def test_peers_are_bounded_and_the_newest_stay() -> None:
         (log(100, (0, 0), (1, 50)), log(100, (1, 50)), 100),
     ],
 )
-def test_two_logs_agree_up_to(own: LogRange, master: LogRange, end: int) -> None:
+def test_two_logs_agree_up_to_an_offset(own: LogRange, master: LogRange, end: int) -> None:
     assert shared_end(own, master) == end
 
 
-def test_a_peer_cannot_hand_over_any_number_of_epochs() -> None:
+def test_a_peer_cannot_send_an_unlimited_number_of_epochs() -> None:
     with pytest.raises(ValueError, match="more than the limit"):
         check_order(entries(*((number, number) for number in range(EPOCHS_MAX + 1))))
 
 
-def test_a_file_that_cannot_be_read_keeps_the_broker_from_starting(
+def test_an_unreadable_file_keeps_the_broker_from_starting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def read(path: Path) -> bytes | None:
@@ -196,7 +196,7 @@ def test_a_file_that_cannot_be_read_keeps_the_broker_from_starting(
         loaded(storage)
 
 
-def test_without_a_cut_that_was_asked_for_none_is_done() -> None:
+def test_without_a_requested_truncation_none_happens() -> None:
     epochs = loaded(FaultyStorage())
     epochs.adopt(entries((1, 100)))
 
@@ -205,5 +205,5 @@ def test_without_a_cut_that_was_asked_for_none_is_done() -> None:
     assert epochs.entries == entries((1, 100))
 
 
-def test_as_many_epochs_as_are_taken_are_in_order() -> None:
+def test_as_many_epochs_as_are_accepted_are_in_order() -> None:
     check_order(entries(*((number, number) for number in range(EPOCHS_MAX))))

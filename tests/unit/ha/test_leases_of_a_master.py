@@ -51,9 +51,7 @@ async def test_offsets_beyond_leases_wait_until_the_leases_are_replicated(
     assert slave.offsets.query("g", "T", 0) == 7
 
 
-async def test_offsets_beyond_leases_that_do_not_come_are_left_out(
-    slave: Slave, clock: ManualClock
-) -> None:
+async def test_offsets_beyond_missing_leases_are_left_out(slave: Slave, clock: ManualClock) -> None:
     slave.master.bodies[RequestCode.GET_ALL_CONSUMER_OFFSET] = WITH_LEASES
     slave.offsets.commit("g", "T", 0, 3)
     syncing = asyncio.create_task(slave.sync.sync())

@@ -52,7 +52,7 @@ def has_contact(master: HaMaster, since_seconds: float) -> bool:
     return not found or found[0].last_contact_seconds <= since_seconds
 
 
-async def test_a_slave_gets_no_more_than_it_may_show_and_the_rest_when_it_is_flushed(
+async def test_a_slave_gets_only_readable_data_and_the_rest_after_the_flush(
     master: MessageStore, clock: ManualClock
 ) -> None:
     fill(master, 3)
@@ -86,7 +86,7 @@ async def test_a_slave_without_a_log_gets_the_last_file(
         assert await slave.log(begin, master.max_commit_log_offset) == log_bytes(master, begin)
 
 
-async def test_or_all_of_it_when_the_master_is_told_so(
+async def test_everything_is_sent_if_the_master_is_configured_so(
     master: MessageStore, clock: ManualClock
 ) -> None:
     fill(master, 400)
@@ -97,7 +97,7 @@ async def test_or_all_of_it_when_the_master_is_told_so(
         assert await slave.log(0, master.max_commit_log_offset) == log_bytes(master)
 
 
-async def test_a_slave_with_a_log_gets_what_it_lacks_wherever_that_begins(
+async def test_a_slave_with_a_log_gets_the_missing_data_from_any_offset(
     master: MessageStore, clock: ManualClock
 ) -> None:
     fill(master, 20)
@@ -108,7 +108,7 @@ async def test_a_slave_with_a_log_gets_what_it_lacks_wherever_that_begins(
         assert await slave.log(123, master.max_commit_log_offset) == log_bytes(master)[123:]
 
 
-async def test_no_transfer_is_longer_than_it_may_be_or_crosses_a_file(
+async def test_no_transfer_exceeds_its_limit_or_crosses_a_file(
     master: MessageStore, clock: ManualClock
 ) -> None:
     fill(master, 400)
@@ -126,7 +126,7 @@ async def test_no_transfer_is_longer_than_it_may_be_or_crosses_a_file(
             assert offset // LOG_FILE_SIZE == (end - 1) // LOG_FILE_SIZE
 
 
-async def test_a_put_is_sent_at_once_and_none_is_looked_for_without_a_slave(
+async def test_a_put_is_sent_immediately_and_without_a_slave_none_is_looked_for(
     master: MessageStore, clock: ManualClock
 ) -> None:
     async with serving(master, clock) as (_, port):
@@ -163,7 +163,7 @@ async def test_nothing_is_sent_before_the_first_report(
         assert data
 
 
-async def test_reports_say_what_a_slave_has(master: MessageStore, clock: ManualClock) -> None:
+async def test_reports_contain_the_slaves_offset(master: MessageStore, clock: ManualClock) -> None:
     fill(master, 3)
     end = master.max_commit_log_offset
     async with serving(master, clock) as (ha, port):
@@ -185,7 +185,9 @@ async def test_reports_say_what_a_slave_has(master: MessageStore, clock: ManualC
         assert ha.connections()[0].is_in_sync
 
 
-async def test_so_many_slaves_have_it_as_must(master: MessageStore, clock: ManualClock) -> None:
+async def test_the_required_number_of_slaves_has_it(
+    master: MessageStore, clock: ManualClock
+) -> None:
     fill(master, 3)
     end = master.max_commit_log_offset
     async with serving(master, clock) as (ha, port):
@@ -226,7 +228,7 @@ async def test_a_slave_that_is_far_behind_is_not_in_sync(
         pytest.param([0, 200, 1 << 62], "but only", id="garbage"),
     ],
 )
-async def test_who_lies_is_disconnected_and_acknowledges_nothing(
+async def test_a_lying_slave_is_disconnected_and_acknowledges_nothing(
     master: MessageStore,
     clock: ManualClock,
     caplog: pytest.LogCaptureFixture,
@@ -252,9 +254,7 @@ async def test_who_lies_is_disconnected_and_acknowledges_nothing(
     assert caplog.text.count("HA connection closed") == 1
 
 
-async def test_whoever_waits_for_a_lie_goes_on_waiting(
-    master: MessageStore, clock: ManualClock
-) -> None:
+async def test_a_waiter_ignores_a_false_report(master: MessageStore, clock: ManualClock) -> None:
     """For example an HTTP client on the port: its first eight bytes are an offset past the log."""
     fill(master, 3)
     async with serving(master, clock) as (ha, port):
@@ -265,7 +265,7 @@ async def test_whoever_waits_for_a_lie_goes_on_waiting(
         assert ha.replicated_where(1) == -1
 
 
-async def test_a_slave_that_says_nothing_is_left(
+async def test_a_silent_slave_is_dropped(
     master: MessageStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(master, clock) as (ha, port):
@@ -280,7 +280,7 @@ async def test_a_slave_that_says_nothing_is_left(
     assert "the slave sent nothing for 20 s (haHousekeepingInterval)" in caplog.text
 
 
-async def test_a_slave_that_takes_nothing_is_left_though_it_reports(
+async def test_a_slave_that_reads_nothing_is_dropped_despite_its_reports(
     master: MessageStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(master, 3)
@@ -301,7 +301,7 @@ async def test_a_slave_that_takes_nothing_is_left_though_it_reports(
     assert "the slave acknowledged nothing for 20 s" in caplog.text
 
 
-async def test_heartbeats_go_where_nothing_else_does(
+async def test_heartbeats_are_sent_on_idle_connections(
     master: MessageStore, clock: ManualClock
 ) -> None:
     fill(master, 1)
@@ -319,7 +319,7 @@ async def test_heartbeats_go_where_nothing_else_does(
         assert await slave.transfer() == (end, b"")
 
 
-async def test_who_wants_what_has_expired_is_told_where_the_log_begins(
+async def test_a_slave_that_needs_expired_data_is_told_where_the_log_starts(
     master: MessageStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(master, 600)
@@ -335,7 +335,7 @@ async def test_who_wants_what_has_expired_is_told_where_the_log_begins(
     assert "move its store directory away" in caplog.text
 
 
-async def test_a_file_that_is_deleted_while_it_is_sent_is_sent_to_its_end(
+async def test_a_file_deleted_during_a_transfer_is_sent_to_its_end(
     master: MessageStore, clock: ManualClock
 ) -> None:
     fill(master, 600)
@@ -371,7 +371,7 @@ async def test_expired_files_stay_while_a_connected_slave_needs_them(
         assert master.min_commit_log_offset == 0
 
 
-async def test_what_is_not_in_memory_is_read_by_a_thread(
+async def test_data_missing_in_memory_is_read_by_a_thread(
     master: MessageStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker_core.ha.connection.HOT_BYTES", 1_000)
@@ -396,7 +396,7 @@ async def test_what_is_not_in_memory_is_read_by_a_thread(
     assert max(read) <= 20_000
 
 
-async def test_a_slave_far_behind_leaves_the_machine_to_sends(
+async def test_a_slave_far_behind_yields_to_sends(
     master: MessageStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn = 10_000
@@ -442,7 +442,7 @@ async def test_a_slave_far_behind_leaves_the_machine_to_sends(
         assert reading.result() == log_bytes(master)
 
 
-async def test_a_slave_far_behind_is_not_held_up_while_nobody_sends(
+async def test_a_slave_far_behind_is_not_delayed_while_no_one_sends(
     master: MessageStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker_core.ha.connection.TURN_BYTES", 10_000)
@@ -457,7 +457,7 @@ async def test_a_slave_far_behind_is_not_held_up_while_nobody_sends(
         assert await slave.log(0, len(expected)) == expected
 
 
-async def test_a_slave_gets_no_more_in_a_second_than_it_may(
+async def test_a_slave_gets_no_more_per_second_than_allowed(
     master: MessageStore, clock: ManualClock
 ) -> None:
     fill(master, 600)
@@ -482,7 +482,9 @@ async def test_a_slave_gets_no_more_in_a_second_than_it_may(
         assert got == log_bytes(master)
 
 
-async def test_a_port_that_is_taken_is_a_sentence(master: MessageStore, clock: ManualClock) -> None:
+async def test_a_port_in_use_is_reported_in_one_sentence(
+    master: MessageStore, clock: ManualClock
+) -> None:
     async with serving(master, clock) as (_, port):
         other = HaMaster(HaConfig(), clock, master.files.log, CountedLog(clock), EVERYBODY, None)
         with pytest.raises(
@@ -493,7 +495,7 @@ async def test_a_port_that_is_taken_is_a_sentence(master: MessageStore, clock: M
         await other.shutdown()
 
 
-async def test_a_peer_that_is_not_allowed_is_refused_with_the_key_to_set(
+async def test_a_disallowed_peer_is_rejected_with_the_key_to_set(
     master: MessageStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -519,7 +521,7 @@ def test_with_access_control_only_this_host_is_allowed_by_default() -> None:
     assert AllowedPeers(HA_PORT, "", [], has_acl=False).refusal("198.51.100.1") is None
 
 
-async def test_whoever_comes_when_all_connections_are_taken_is_refused(
+async def test_a_connection_beyond_the_limit_is_rejected(
     master: MessageStore,
     clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
@@ -560,7 +562,7 @@ async def test_one_host_leaves_room_for_slaves_of_others(
         await until_async(lambda: len(ha.connections()) == 3, "the other host's")
 
 
-async def test_a_slave_whose_transfer_fails_comes_again_and_the_others_get_the_log(
+async def test_a_slave_with_a_failed_transfer_reconnects_and_the_others_get_the_log(
     master: MessageStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(master, clock) as (ha_master, port):

@@ -9,7 +9,7 @@ def test_before_the_first_answer_nothing_is_known() -> None:
     assert MasterEnds().behind(5.0, 0) is None
 
 
-def test_a_slave_that_has_what_the_master_said_is_not_behind() -> None:
+def test_a_slave_with_the_masters_reported_data_is_not_behind() -> None:
     ends = MasterEnds()
     ends.note(10.0, 100)
 
@@ -17,7 +17,7 @@ def test_a_slave_that_has_what_the_master_said_is_not_behind() -> None:
     assert ends.behind(40.0, 150) == SlaveLag(0, 0.0)
 
 
-def test_it_is_behind_since_the_first_answer_that_names_what_it_lacks() -> None:
+def test_it_is_behind_since_the_first_answer_that_names_missing_data() -> None:
     ends = MasterEnds()
     for at, end in ((10.0, 100), (20.0, 200), (30.0, 300)):
         ends.note(at, end)
@@ -26,7 +26,7 @@ def test_it_is_behind_since_the_first_answer_that_names_what_it_lacks() -> None:
     assert ends.behind(35.0, 250) == SlaveLag(50, 5.0)
 
 
-def test_a_log_that_was_cut_begins_anew() -> None:
+def test_a_truncated_log_starts_over() -> None:
     ends = MasterEnds()
     ends.note(10.0, 300)
     ends.note(20.0, 200)
@@ -35,7 +35,7 @@ def test_a_log_that_was_cut_begins_anew() -> None:
     assert ends.behind(25.0, 150) == SlaveLag(50, 5.0)
 
 
-def test_a_master_that_falls_silent_is_not_known_to_be_reached() -> None:
+def test_a_silent_master_is_not_considered_reached() -> None:
     ends = MasterEnds()
     ends.note(10.0, 100)
 

@@ -42,7 +42,7 @@ async def reported(ha: HaMaster, offset: int) -> None:
     await until_async(lambda: ha.replicated_where(1) == offset, f"the report of {offset}")
 
 
-async def test_whoever_asks_is_told_what_each_slave_has_and_when_it_is_gone(
+async def test_observers_are_told_each_slaves_offset_and_departure(
     master: MessageStore, clock: ManualClock
 ) -> None:
     put_bodies(master, 3)
@@ -61,7 +61,7 @@ async def test_whoever_asks_is_told_what_each_slave_has_and_when_it_is_gone(
         assert told == [(address, 0), (address, 100), (address, -1)]
 
 
-async def test_acknowledged_offsets_are_looked_at_each_second_and_when_a_slave_comes_or_goes(
+async def test_acknowledged_offsets_are_updated_each_second_and_when_a_slave_joins_or_leaves(
     master: MessageStore, clock: ManualClock
 ) -> None:
     async with serving(master, clock) as (ha, port):
@@ -82,7 +82,7 @@ async def test_acknowledged_offsets_are_looked_at_each_second_and_when_a_slave_c
         await until_async(lambda: len(looks) == 5, "the end")
 
 
-async def test_or_as_often_as_heartbeats_go_if_that_is_more_often(
+async def test_it_follows_the_heartbeats_if_they_are_more_frequent(
     master: MessageStore, clock: ManualClock
 ) -> None:
     async with serving(master, clock, ha_send_heartbeat_interval=500) as (ha, _):
@@ -98,7 +98,7 @@ async def test_or_as_often_as_heartbeats_go_if_that_is_more_often(
         assert counts == [0, 1, 1, 2]
 
 
-async def test_how_far_a_slave_is_behind_is_told_in_bytes_and_in_seconds(
+async def test_a_slaves_delay_is_reported_in_bytes_and_in_seconds(
     master: MessageStore, clock: ManualClock
 ) -> None:
     async with serving(master, clock) as (ha, port):
@@ -129,7 +129,7 @@ async def test_how_far_a_slave_is_behind_is_told_in_bytes_and_in_seconds(
         ]
 
 
-async def test_a_slave_that_has_said_nothing_lacks_the_log_bytes(
+async def test_a_silent_slave_is_behind_by_the_log_bytes(
     master: MessageStore, clock: ManualClock
 ) -> None:
     put_bodies(master, 1)
@@ -147,7 +147,7 @@ async def test_a_slave_that_has_said_nothing_lacks_the_log_bytes(
         assert ha.needed_from() > 1 << 40, "it needs nothing yet"
 
 
-async def test_what_a_slave_is_sent_a_second_is_told(
+async def test_the_data_sent_to_a_slave_per_second_is_reported(
     master: MessageStore, clock: ManualClock
 ) -> None:
     put_bodies(master, 3)
@@ -163,7 +163,7 @@ async def test_what_a_slave_is_sent_a_second_is_told(
 
 
 @pytest.mark.parametrize(("lacks", "is_in_sync"), [(999, True), (1_000, False)])
-async def test_in_sync_is_who_lacks_less_than_it_may(
+async def test_a_slave_within_the_allowed_lag_is_in_sync(
     master: MessageStore, clock: ManualClock, lacks: int, is_in_sync: bool
 ) -> None:
     put_bodies(master, 10)
@@ -190,7 +190,7 @@ async def test_a_slave_of_an_empty_log_is_in_sync_and_needs_it_from_its_beginnin
         assert ha.needed_from() == 0
 
 
-async def test_files_before_the_one_a_new_slave_begins_with_are_not_needed(
+async def test_files_before_a_new_slaves_first_one_are_not_needed(
     master: MessageStore, clock: ManualClock
 ) -> None:
     put_bodies(master, 400)
@@ -203,7 +203,7 @@ async def test_files_before_the_one_a_new_slave_begins_with_are_not_needed(
         assert ha.needed_from() == begin
 
 
-async def test_without_slaves_nothing_is_needed_and_nobody_is_waited_for(
+async def test_without_slaves_nothing_is_needed_and_no_one_is_waited_for(
     master: MessageStore, clock: ManualClock
 ) -> None:
     put_bodies(master, 1)
@@ -214,7 +214,7 @@ async def test_without_slaves_nothing_is_needed_and_nobody_is_waited_for(
         assert ha.replicated_where(0) > master.max_commit_log_offset
 
 
-async def test_all_slaves_can_be_sent_away_and_come_again(
+async def test_all_slaves_can_be_dismissed_and_return(
     master: MessageStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(master, clock) as (ha, port):
@@ -234,7 +234,7 @@ async def test_all_slaves_can_be_sent_away_and_come_again(
     assert lines[0] == "HA connection closed host=127.0.0.1 count=1 reason=the role changes"
 
 
-async def test_a_slave_that_does_not_read_holds_up_nobody(
+async def test_a_slave_that_does_not_read_blocks_nobody(
     master: MessageStore, clock: ManualClock
 ) -> None:
     put_bodies(master, 1_500, 2_000)
@@ -253,7 +253,7 @@ async def test_a_slave_that_does_not_read_holds_up_nobody(
         assert (await lazy.transfer())[0] == 0
 
 
-async def test_after_a_shutdown_nobody_listens_and_no_thread_is_left(
+async def test_after_a_shutdown_no_port_is_open_and_no_thread_is_left(
     master: MessageStore,
     clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
@@ -301,7 +301,7 @@ async def test_without_descriptors_a_slave_waits_until_there_are_some(
         assert await waiting.log(0, master.max_commit_log_offset) == log_bytes(master)
 
 
-async def test_a_refused_peer_is_named_once_however_often_it_comes(
+async def test_a_rejected_peer_is_named_once_however_often_it_connects(
     master: MessageStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = Gate()
@@ -325,7 +325,7 @@ def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("limit", ["CONNECTIONS_MAX", "CONNECTIONS_OF_HOST_MAX"])
-async def test_who_waits_for_the_certificate_counts_and_is_hung_up_on_at_a_shutdown(
+async def test_connections_waiting_for_the_certificate_count_and_are_closed_at_a_shutdown(
     master: MessageStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     monkeypatch.setattr(f"broker_core.ha.master.{limit}", 2)
@@ -340,7 +340,7 @@ async def test_who_waits_for_the_certificate_counts_and_is_hung_up_on_at_a_shutd
             assert await slave.is_closed()
 
 
-async def test_with_a_certificate_the_log_goes_to_who_speaks_tls_and_to_nobody_else(
+async def test_with_a_certificate_the_log_is_sent_only_over_tls(
     master: MessageStore, clock: ManualClock, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     made, key = certificate(tmp_path, "master")

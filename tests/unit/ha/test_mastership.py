@@ -95,7 +95,7 @@ async def test_a_replaced_master_starts_again_as_the_new_ones_slave(clock: Manua
     )
 
 
-async def test_a_promoted_slave_that_was_replaced_gets_its_configured_role_back(
+async def test_a_replaced_promoted_slave_gets_its_configured_role_back(
     clock: ManualClock,
 ) -> None:
     master = OneMaster(clock, ("SLAVE", 7))
@@ -122,7 +122,7 @@ async def test_a_promoted_slave_that_was_replaced_gets_its_configured_role_back(
         msgspec.structs.replace(PROMOTED, epochs=()),
     ],
 )
-async def test_a_broker_of_no_later_epoch_replaces_nobody(
+async def test_a_broker_without_a_later_epoch_replaces_none(
     clock: ManualClock, state: BrokerState
 ) -> None:
     master = OneMaster(clock)
@@ -135,7 +135,7 @@ async def test_a_broker_of_no_later_epoch_replaces_nobody(
     assert master.epochs.role is None
 
 
-async def test_only_the_master_of_the_newest_epoch_says_which_id_is_free(
+async def test_only_the_master_of_the_newest_epoch_reports_the_free_id(
     clock: ManualClock,
 ) -> None:
     master = OneMaster(clock)
@@ -162,7 +162,7 @@ async def test_only_the_master_of_the_newest_epoch_says_which_id_is_free(
         msgspec.structs.replace(PROMOTED, broker_role="SLAVE"),
     ],
 )
-async def test_without_a_free_id_it_stops_and_says_how_to_go_on(
+async def test_without_a_free_id_it_stops_and_explains_how_to_continue(
     clock: ManualClock, state: BrokerState
 ) -> None:
     master = OneMaster(clock)
@@ -178,7 +178,7 @@ async def test_without_a_free_id_it_stops_and_says_how_to_go_on(
     assert master.epochs.role is None
 
 
-async def test_a_role_that_cannot_be_written_stops_it(clock: ManualClock) -> None:
+async def test_an_unwritable_role_stops_it(clock: ManualClock) -> None:
     master = OneMaster(clock)
     master.others.registered_by_id = {0: NEW}
     master.others.states = {NEW: PROMOTED}
@@ -189,7 +189,7 @@ async def test_a_role_that_cannot_be_written_stops_it(clock: ManualClock) -> Non
     assert "reports epoch 2 for this set" in master.ending.failure
 
 
-async def test_a_slave_and_a_broker_that_ends_ask_nobody(clock: ManualClock) -> None:
+async def test_a_slave_and_a_stopping_broker_query_nobody(clock: ManualClock) -> None:
     master = OneMaster(clock)
     await master.role.changed("SLAVE", 1)
     await master.mastership.check()
@@ -200,7 +200,7 @@ async def test_a_slave_and_a_broker_that_ends_ask_nobody(clock: ManualClock) -> 
     assert master.others.rounds == 0
 
 
-async def test_a_name_server_that_knows_a_later_epoch_stops_a_master(clock: ManualClock) -> None:
+async def test_a_name_server_with_a_later_epoch_stops_a_master(clock: ManualClock) -> None:
     master = OneMaster(clock)
     master.mastership.outranked(1, "ns:9876")
     await master.role.changed("SLAVE", 1)
@@ -222,7 +222,7 @@ async def test_a_replaced_master_does_not_start(clock: ManualClock) -> None:
         await master.mastership.start()
 
 
-async def test_a_stopped_masters_start_says_why(clock: ManualClock) -> None:
+async def test_a_stopped_masters_start_explains_why(clock: ManualClock) -> None:
     master = OneMaster(clock)
     master.ending.fail("because")
 
@@ -235,7 +235,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_set_that_is_silent_for_ten_seconds_does_not_hold_up_a_start(
+async def test_a_set_silent_for_ten_seconds_does_not_delay_a_start(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     master = OneMaster(clock)

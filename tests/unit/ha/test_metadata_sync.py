@@ -42,7 +42,7 @@ async def test_everything_is_taken_over(slave: Slave) -> None:
     assert list(slave.groups.table) == ["g"]
 
 
-async def test_the_original_is_asked_in_its_order_and_only_once_for_what_it_does_not_know(
+async def test_the_original_is_asked_in_order_and_only_once_for_missing_data(
     slave: Slave,
 ) -> None:
     *tables, end = GOOD
@@ -61,7 +61,7 @@ async def test_the_original_is_asked_in_its_order_and_only_once_for_what_it_does
     assert slave.asked == list(GOOD)
 
 
-async def test_a_master_without_the_port_for_topics_is_asked_at_its_own(slave: Slave) -> None:
+async def test_a_master_without_the_topics_port_is_queried_at_its_own(slave: Slave) -> None:
     slave.master.has_vip_port = False
 
     await slave.sync.sync()
@@ -69,7 +69,7 @@ async def test_a_master_without_the_port_for_topics_is_asked_at_its_own(slave: S
     assert list(slave.topics.table) == ["T"]
 
 
-async def test_it_asks_after_three_seconds_and_then_every_ten(
+async def test_it_checks_after_three_seconds_and_then_every_ten(
     slave: Slave, clock: ManualClock
 ) -> None:
     slave.sync.start()
@@ -84,7 +84,7 @@ async def test_it_asks_after_three_seconds_and_then_every_ten(
     assert len(slave.asked) == 5
 
 
-async def test_a_master_asks_nobody(slave: Slave) -> None:
+async def test_a_master_queries_no_other_broker(slave: Slave) -> None:
     await slave.role.changed("ASYNC_MASTER")
 
     await slave.sync.sync()
@@ -96,7 +96,7 @@ async def test_a_master_asks_nobody(slave: Slave) -> None:
     "body",
     [b"", b"[]", b"{", b'{"offsetTable":{"T@g":{"x":1}}}', b'{"offsetTable":{"T@g":{0:"y"}}}'],
 )
-async def test_what_cannot_be_read_changes_nothing_and_stops_nothing_else(
+async def test_unreadable_data_changes_nothing_and_stops_nothing_else(
     slave: Slave, body: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     slave.offsets.commit("g", "T", 0, 3)
@@ -119,7 +119,7 @@ async def test_what_cannot_be_read_changes_nothing_and_stops_nothing_else(
     assert slave.sync.state.last_at is not None
 
 
-async def test_the_queues_of_a_topic_go_only_when_the_same_master_had_it(slave: Slave) -> None:
+async def test_a_topics_queues_are_deleted_only_if_the_same_master_had_it(slave: Slave) -> None:
     await slave.sync.sync()
     empty = b'{"dataVersion":{"counter":9,"timestamp":9},"topicConfigTable":{}}'
     slave.master.bodies[RequestCode.GET_ALL_TOPIC_CONFIG] = empty
@@ -134,7 +134,7 @@ async def test_the_queues_of_a_topic_go_only_when_the_same_master_had_it(slave: 
     assert slave.deleted == {"T": 40}
 
 
-async def test_a_master_of_ours_says_where_deleted_topics_ended(slave: Slave) -> None:
+async def test_our_master_reports_where_deleted_topics_ended(slave: Slave) -> None:
     await slave.sync.sync()
     slave.master.bodies[RequestCode.GET_ALL_TOPIC_CONFIG] = TOPICS.replace(b'"T"', b'"U"')
     slave.master.deleted_topics = '{"T":30,"made-again":20,"RMQ_SYS_TRANS_HALF_TOPIC":9}'
@@ -146,7 +146,7 @@ async def test_a_master_of_ours_says_where_deleted_topics_ended(slave: Slave) ->
 
 
 @pytest.mark.parametrize("told", ["", "[]", '{"T":"x"}'])
-async def test_deletions_that_cannot_be_read_delete_nothing(slave: Slave, told: str) -> None:
+async def test_unreadable_deletions_delete_nothing(slave: Slave, told: str) -> None:
     slave.master.deleted_topics = told
 
     await slave.sync.sync()
@@ -162,7 +162,7 @@ async def test_without_a_master_the_last_one_is_followed_on(slave: Slave, addres
     assert slave.sync.state.master_addr == MASTER
 
 
-async def test_where_the_masters_log_ends_is_known_until_another_master_is_followed(
+async def test_the_end_of_the_masters_log_is_known_until_another_master_is_followed(
     slave: Slave, clock: ManualClock
 ) -> None:
     await slave.sync.sync()
@@ -175,7 +175,7 @@ async def test_where_the_masters_log_ends_is_known_until_another_master_is_follo
 
 
 @pytest.mark.parametrize("end", ["", "-1", "x", "9" * 30 + "x", "٣"])
-async def test_an_end_that_is_no_number_is_said_and_stops_nothing_else(
+async def test_a_non_numeric_end_is_reported_and_stops_nothing_else(
     slave: Slave, clock: ManualClock, end: str
 ) -> None:
     body = f'{{"table":{{"commitLogMaxOffset":"{end}"}}}}'.encode()
@@ -188,7 +188,7 @@ async def test_an_end_that_is_no_number_is_said_and_stops_nothing_else(
     assert list(slave.groups.table) == ["g"]
 
 
-async def test_deleted_topics_are_asked_for_at_the_masters_own_port_too(slave: Slave) -> None:
+async def test_deleted_topics_are_also_requested_at_the_masters_own_port(slave: Slave) -> None:
     slave.master.has_vip_port = False
     slave.master.deleted_topics = '{"made-again":20}'
 
@@ -197,7 +197,7 @@ async def test_deleted_topics_are_asked_for_at_the_masters_own_port_too(slave: S
     assert slave.deleted == {"made-again": 20}
 
 
-async def test_another_master_begins_without_what_was_known_of_the_one_before(
+async def test_a_new_master_starts_without_the_formers_data(
     slave: Slave,
 ) -> None:
     slave.master.bodies[RequestCode.GET_ALL_DELAY_OFFSET] = b"{"
@@ -217,7 +217,7 @@ async def test_another_master_begins_without_what_was_known_of_the_one_before(
 
 
 @pytest.mark.parametrize("code", GOOD)
-async def test_a_slave_that_is_promoted_while_it_asks_takes_nothing_over(
+async def test_a_slave_promoted_during_a_query_takes_nothing_over(
     slave: Slave, code: RequestCode
 ) -> None:
     slave.master.bodies = {code: GOOD[code]}
@@ -246,7 +246,7 @@ FILTERS = (
 NO_FILTERS = b'{"filterDataByTopic":{}}'
 
 
-async def test_filters_come_and_go_with_those_of_the_same_master(slave: Slave) -> None:
+async def test_filters_are_copied_and_removed_only_from_the_same_master(slave: Slave) -> None:
     slave.master.bodies[RequestCode.GET_ALL_CONSUMER_FILTER] = FILTERS
     await slave.sync.sync()
     found = slave.filters.find("T", "g")
@@ -282,7 +282,7 @@ async def test_filters_come_and_go_with_those_of_the_same_master(slave: Slave) -
         ),
     ],
 )
-async def test_accounts_of_another_version_are_said(
+async def test_accounts_of_another_version_are_reported(
     slave: Slave, own: int | None, theirs: str | None, failure: str | None
 ) -> None:
     slave.accounts = None if own is None else DataVersion(counter=own, timestamp=5)
@@ -295,7 +295,7 @@ async def test_accounts_of_another_version_are_said(
     assert (RequestCode.GET_BROKER_CLUSTER_ACL_INFO in slave.asked) is bool(own)
 
 
-async def test_a_master_that_refuses_is_said_with_its_code(slave: Slave) -> None:
+async def test_a_rejecting_master_is_reported_with_its_code(slave: Slave) -> None:
     del slave.master.bodies[RequestCode.GET_ALL_DELAY_OFFSET]
 
     await slave.sync.sync()
@@ -305,7 +305,7 @@ async def test_a_master_that_refuses_is_said_with_its_code(slave: Slave) -> None
     }
 
 
-async def test_a_master_that_does_not_answer_within_three_seconds_is_said_and_asked_again(
+async def test_a_master_that_times_out_after_three_seconds_is_reported_and_retried(
     slave: Slave, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -332,7 +332,7 @@ async def test_a_master_that_does_not_answer_within_three_seconds_is_said_and_as
     assert caplog.text.count("metadata copied again kind=topics") == 1
 
 
-async def test_a_slave_asks_nobody_before_it_knows_its_master(clock: ManualClock) -> None:
+async def test_a_slave_queries_nobody_before_it_knows_its_master(clock: ManualClock) -> None:
     slave = Slave(clock)
 
     await slave.sync.sync()
@@ -343,7 +343,7 @@ async def test_a_slave_asks_nobody_before_it_knows_its_master(clock: ManualClock
     await slave.sync.shutdown()
 
 
-async def test_after_a_shutdown_nothing_is_asked_any_more(slave: Slave, clock: ManualClock) -> None:
+async def test_after_a_shutdown_nothing_is_checked(slave: Slave, clock: ManualClock) -> None:
     slave.sync.start()
     await settle()
 
@@ -354,7 +354,7 @@ async def test_after_a_shutdown_nothing_is_asked_any_more(slave: Slave, clock: M
     assert slave.master.is_shut_down
 
 
-async def test_topics_are_asked_for_two_ports_below_at_any_address(slave: Slave) -> None:
+async def test_topics_are_requested_two_ports_below_at_any_address(slave: Slave) -> None:
     slave.sync.follow("[2001:db8::1]:10911")
 
     await slave.sync.sync()
@@ -366,7 +366,7 @@ async def test_topics_are_asked_for_two_ports_below_at_any_address(slave: Slave)
     "code",
     [*GOOD, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, RequestCode.GET_ALL_CONSUMER_FILTER],
 )
-async def test_a_table_that_is_left_out_is_an_empty_one(slave: Slave, code: RequestCode) -> None:
+async def test_an_omitted_table_is_an_empty_one(slave: Slave, code: RequestCode) -> None:
     slave.master.bodies[code] = b"{}"
 
     await slave.sync.sync()
@@ -375,7 +375,7 @@ async def test_a_table_that_is_left_out_is_an_empty_one(slave: Slave, code: Requ
     assert set(slave.sync.state.failures) == ({"the ends of the log"} if is_needed else set())
 
 
-async def test_system_topics_are_never_deleted_and_not_told_as_deleted(
+async def test_system_topics_are_never_deleted_or_reported_as_deleted(
     slave: Slave, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -396,7 +396,7 @@ async def test_system_topics_are_never_deleted_and_not_told_as_deleted(
     assert told == ["topic deleted by the master topic=T"]
 
 
-async def test_request_modes_are_those_of_the_master(slave: Slave) -> None:
+async def test_request_modes_match_the_masters(slave: Slave) -> None:
     code = RequestCode.GET_ALL_MESSAGE_REQUEST_MODE
     slave.master.bodies[code] = (
         b'{"messageRequestModeMap":{"T":{"g":{"consumerGroup":"g","mode":"POP",'
@@ -429,7 +429,7 @@ async def test_a_promoted_slave_keeps_its_request_modes(slave: Slave) -> None:
     assert slave.modes.find("T", "g") is not None
 
 
-async def test_filters_of_a_slave_that_was_promoted_meanwhile_stay(slave: Slave) -> None:
+async def test_filters_of_a_slave_promoted_meanwhile_stay(slave: Slave) -> None:
     slave.master.bodies[RequestCode.GET_ALL_CONSUMER_FILTER] = FILTERS
 
     async def promote() -> None:
@@ -443,7 +443,7 @@ async def test_filters_of_a_slave_that_was_promoted_meanwhile_stay(slave: Slave)
     assert slave.filters.find("T", "g") is None
 
 
-async def test_the_end_that_a_master_says_who_is_followed_no_more_does_not_count(
+async def test_the_end_reported_by_a_former_master_does_not_count(
     slave: Slave, clock: ManualClock
 ) -> None:
     async def follow_another() -> None:
@@ -457,7 +457,7 @@ async def test_the_end_that_a_master_says_who_is_followed_no_more_does_not_count
     assert slave.sync.state.ends.behind(clock.monotonic(), 0) is None
 
 
-async def test_accounts_of_a_master_that_refuses_to_tell_them_are_said(slave: Slave) -> None:
+async def test_the_accounts_of_a_rejecting_master_are_reported(slave: Slave) -> None:
     slave.accounts = DataVersion(counter=2, timestamp=5)
 
     await slave.sync.sync()
@@ -467,7 +467,7 @@ async def test_accounts_of_a_master_that_refuses_to_tell_them_are_said(slave: Sl
     }
 
 
-async def test_a_table_that_fails_for_an_unknown_reason_keeps_the_others_from_nothing(
+async def test_a_table_that_fails_for_an_unknown_reason_does_not_affect_the_others(
     slave: Slave, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -482,7 +482,7 @@ async def test_a_table_that_fails_for_an_unknown_reason_keeps_the_others_from_no
     assert slave.groups.find("g") is not None
 
 
-async def test_offsets_of_a_master_that_fit_no_file_are_bounded(slave: Slave) -> None:
+async def test_impossible_offsets_from_a_master_are_limited(slave: Slave) -> None:
     slave.master.bodies[RequestCode.GET_ALL_CONSUMER_OFFSET] = (
         b'{"offsetTable":{"T@g":{0:9223372036854775807},"U@g":{0:-5}}}'
     )

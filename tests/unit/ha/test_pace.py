@@ -38,7 +38,7 @@ def limited(store: MessageStore, clock: ManualClock, bytes_per_second: int) -> O
 
 
 @pytest.mark.parametrize("spare", [0, 1])
-async def test_a_second_is_used_to_its_last_byte_and_the_next_begins_at_once(
+async def test_a_second_is_used_to_its_last_byte_and_the_next_starts_immediately(
     master: MessageStore, clock: ManualClock, spare: int
 ) -> None:
     put_bodies(master, 1)
@@ -75,7 +75,7 @@ async def test_a_second_begins_with_the_connection(
     assert sent == [500, 500, 1_000, 1_000, 1_500]
 
 
-async def test_how_much_was_sent_is_told_of_the_last_whole_second(slave: OneSlave) -> None:
+async def test_the_sent_messages_of_the_last_whole_second_are_reported(slave: OneSlave) -> None:
     put_bodies(slave.store, 1)
     slave.report(0)
     size = slave.end + HEADER_SIZE
@@ -89,7 +89,7 @@ async def test_how_much_was_sent_is_told_of_the_last_whole_second(slave: OneSlav
 
 
 @pytest.mark.parametrize(("milliseconds", "is_told"), [(1_999, True), (2_000, False)])
-async def test_what_was_sent_two_seconds_ago_is_told_no_more(
+async def test_events_sent_two_seconds_ago_are_not_repeated(
     slave: OneSlave, milliseconds: int, is_told: bool
 ) -> None:
     put_bodies(slave.store, 1)
@@ -162,7 +162,7 @@ async def paced(
     await store.shutdown()
 
 
-async def test_far_behind_a_log_that_grows_turns_come_at_their_pace(
+async def test_turns_far_behind_a_growing_log_keep_their_pace(
     paced: Paced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tuning, "LATE_SECONDS_MAX", 0.0)
@@ -171,7 +171,7 @@ async def test_far_behind_a_log_that_grows_turns_come_at_their_pace(
     assert await paced.passes(124, 1, 124, 1, 124, 1) == [2, 3, 3, 4, 4, 5]
 
 
-async def test_a_log_that_grows_fast_is_followed_twice_as_fast(
+async def test_a_fast_growing_log_is_followed_twice_as_fast(
     paced: Paced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tuning, "PACED_BYTES_PER_SECOND", FAR_TURN * 4)
@@ -186,7 +186,7 @@ async def test_a_log_that_grows_fast_is_followed_twice_as_fast(
         assert await paced.passes(119, 6, grows=False) == [turns, turns + 1]
 
 
-async def test_a_log_that_was_quiet_for_a_quarter_of_a_second_leaves_it_the_machine(
+async def test_a_log_quiet_for_a_quarter_of_a_second_yields_the_machine(
     paced: Paced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tuning, "LATE_SECONDS_MAX", 0.0)
@@ -199,7 +199,7 @@ async def test_a_log_that_was_quiet_for_a_quarter_of_a_second_leaves_it_the_mach
 
 
 @pytest.mark.parametrize(("milliseconds", "turns"), [(999, 3), (1_000, 4)])
-async def test_a_slave_that_took_a_second_for_its_turn_is_not_held_up_in_addition(
+async def test_a_slave_that_took_a_second_for_its_turn_is_not_delayed_further(
     paced: Paced, milliseconds: int, turns: int
 ) -> None:
     await paced.begin()
@@ -211,7 +211,7 @@ async def test_a_slave_that_took_a_second_for_its_turn_is_not_held_up_in_additio
     assert await paced.passes(1) == [turns]
 
 
-async def test_a_timer_that_comes_late_is_made_good_as_far_as_ten_milliseconds(
+async def test_a_late_timer_is_compensated_up_to_ten_milliseconds(
     paced: Paced,
 ) -> None:
     await paced.begin()
@@ -223,7 +223,7 @@ async def test_a_timer_that_comes_late_is_made_good_as_far_as_ten_milliseconds(
     assert await paced.passes(0, 114, 2) == [6, 6, 7]
 
 
-async def test_a_slave_nearby_is_not_held_up_by_what_is_put(paced: Paced) -> None:
+async def test_a_nearby_slave_is_not_delayed_by_puts(paced: Paced) -> None:
     slave = paced.slave
     slave.report(slave.end - FAR_TURN)
     for _ in range(30):
@@ -235,7 +235,7 @@ async def test_a_slave_nearby_is_not_held_up_by_what_is_put(paced: Paced) -> Non
     assert slave.sent == slave.end
 
 
-def test_a_turn_is_in_memory_as_a_whole_and_a_pace_lets_it_go_within_a_second() -> None:
+def test_a_turn_is_read_whole_and_released_within_a_second() -> None:
     assert 0 < tuning.TURN_BYTES <= tuning.READ_AHEAD_BYTES // 2
     assert tuning.READ_AHEAD_BYTES <= tuning.HOT_BYTES
     assert tuning.PACED_BYTES_PER_SECOND >= tuning.TURN_BYTES

@@ -61,7 +61,7 @@ def peers(client: FakeClient) -> Peers:
     return Peers(cast("RemotingClient", client), OWN, tuple)
 
 
-async def test_a_peer_says_its_epochs() -> None:
+async def test_a_peer_reports_its_epochs() -> None:
     body = STATE % (b"b", b'[{"epoch":2,"startOffset":5}]')
 
     state = await peers(FakeClient(body=body)).state_of(PEER)
@@ -69,7 +69,7 @@ async def test_a_peer_says_its_epochs() -> None:
     assert (state.newest, state.max_offset, state.is_slave) == (2, 9, False)
 
 
-async def test_a_connection_that_is_silent_is_made_anew() -> None:
+async def test_a_silent_connection_is_replaced() -> None:
     client = FakeClient(is_silent=True)
 
     with pytest.raises(RemotingTimeoutError):
@@ -78,7 +78,7 @@ async def test_a_connection_that_is_silent_is_made_anew() -> None:
     assert client.closed == [PEER]
 
 
-async def test_a_broker_without_epochs_is_told_apart() -> None:
+async def test_a_broker_without_epochs_is_recognized() -> None:
     with pytest.raises(WithoutEpochsError):
         await peers(FakeClient(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)).state_of(PEER)
 
@@ -93,12 +93,12 @@ async def test_a_broker_without_epochs_is_told_apart() -> None:
         (0, STATE % (b"b", b'[{"epoch":2,"startOffset":5},{"epoch":1,"startOffset":6}]'), "read"),
     ],
 )
-async def test_a_peer_that_makes_no_sense_is_refused(code: int, body: bytes, reason: str) -> None:
+async def test_an_invalid_peer_is_rejected(code: int, body: bytes, reason: str) -> None:
     with pytest.raises(ReplicationError, match=reason):
         await peers(FakeClient(code, body)).state_of(PEER)
 
 
-async def test_who_does_not_answer_is_left_out() -> None:
+async def test_unresponsive_brokers_are_left_out() -> None:
     assert await peers(FakeClient(is_silent=True)).states_of([PEER, OWN.broker_addr]) == {}
 
 
@@ -142,7 +142,7 @@ def asking(
 CLUSTER_INFO = int(RequestCode.GET_BROKER_CLUSTER_INFO)
 
 
-async def test_name_servers_say_who_is_in_the_set() -> None:
+async def test_name_servers_report_the_sets_members() -> None:
     client = ScriptedClient(
         {
             ("ns1:1", CLUSTER_INFO): (0, cluster(b={0: PEER}, other={0: "o:1"}).encode()),
@@ -160,27 +160,27 @@ async def test_name_servers_say_who_is_in_the_set() -> None:
     ("embedded", "found"),
     [(None, None), (cluster(b={2: "s:2"}), {2: "s:2"}), (cluster(other={0: "o:1"}), {})],
 )
-async def test_without_an_answer_only_the_own_name_server_knows(
+async def test_without_an_answer_only_our_own_name_server_knows(
     embedded: ClusterInfo | None, found: dict[int, str] | None
 ) -> None:
     assert await asking(ScriptedClient({}), "gone:1", embedded=embedded).registered() == found
 
 
-async def test_a_set_of_that_name_in_another_cluster_is_another() -> None:
+async def test_a_set_with_the_same_name_in_another_cluster_is_a_different_set() -> None:
     table = cluster(b={0: PEER})
     table.broker_addr_table["b"].cluster = "x"
 
     assert await asking(ScriptedClient({}), embedded=table).registered() == {}
 
 
-async def test_who_takes_connections_is_reachable() -> None:
+async def test_a_broker_that_accepts_connections_is_reachable() -> None:
     found = asking(ScriptedClient({(PEER, 0): (0, b"")}))
 
     assert await found.is_reachable(PEER)
     assert not await found.is_reachable("gone:1")
 
 
-async def test_an_original_says_its_range_in_its_runtime_info() -> None:
+async def test_the_original_reports_its_range_in_its_runtime_info() -> None:
     body = b'{"table":{"commitLogMinOffset":"5","commitLogMaxOffset":"90","more":"x"}}'
     client = ScriptedClient({(PEER, int(RequestCode.GET_BROKER_RUNTIME_INFO)): (0, body)})
 
@@ -190,7 +190,7 @@ async def test_an_original_says_its_range_in_its_runtime_info() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b'{"table":{}}', b'{"table":{"commitLogMinOffset":"a","commitLogMaxOffset":"1"}}']
 )
-async def test_an_original_that_does_not_say_its_range_is_refused(body: bytes) -> None:
+async def test_an_original_without_a_reported_range_is_rejected(body: bytes) -> None:
     client = ScriptedClient({(PEER, int(RequestCode.GET_BROKER_RUNTIME_INFO)): (0, body)})
 
     with pytest.raises(ReplicationError, match="didn't return the range of its log"):
@@ -200,7 +200,7 @@ async def test_an_original_that_does_not_say_its_range_is_refused(body: bytes) -
 @pytest.mark.parametrize(
     ("code", "size", "is_there"), [(0, 4, True), (0, 3, True), (0, 5, False), (1, 4, False)]
 )
-async def test_an_originals_records_are_fingerprinted_here(
+async def test_the_originals_records_are_fingerprinted_locally(
     code: int, size: int, is_there: bool
 ) -> None:
     client = ScriptedClient({(PEER, int(RequestCode.VIEW_MESSAGE_BY_ID)): (code, b"abcd")})
@@ -211,7 +211,7 @@ async def test_an_originals_records_are_fingerprinted_here(
     assert found == [hashlib.sha256(b"abcd"[:size]).hexdigest() if is_there else None]
 
 
-async def test_a_long_record_is_known_by_its_head() -> None:
+async def test_a_long_record_is_identified_by_its_head() -> None:
     record = bytes(FINGERPRINT_BYTES_MAX) + b"tail"
     client = ScriptedClient({(PEER, int(RequestCode.VIEW_MESSAGE_BY_ID)): (0, record)})
 
@@ -220,7 +220,7 @@ async def test_a_long_record_is_known_by_its_head() -> None:
     assert found == [hashlib.sha256(bytes(FINGERPRINT_BYTES_MAX)).hexdigest()]
 
 
-async def test_a_question_says_who_asks_and_what_and_waits_three_seconds() -> None:
+async def test_a_request_names_its_origin_and_waits_three_seconds() -> None:
     client = FakeClient(body=STATE % (b"b", b"[]"))
     asking_peers = peers(client)
 
@@ -235,7 +235,7 @@ async def test_a_question_says_who_asks_and_what_and_waits_three_seconds() -> No
     assert client.timeouts == [3.0, 3.0]
 
 
-def test_who_does_not_say_that_it_follows_does_not() -> None:
+def test_a_slave_that_does_not_report_following_does_not_follow() -> None:
     body = b'{"clusterName":"c","brokerName":"b","brokerAddr":"10.0.0.2:10911"}'
 
     question = msgspec.json.decode(body, type=Question)
@@ -243,7 +243,7 @@ def test_who_does_not_say_that_it_follows_does_not() -> None:
     assert (question.follows, question.places, question.doubted) == (False, (), None)
 
 
-async def test_several_are_asked_once_each_and_this_broker_itself_is_not() -> None:
+async def test_several_brokers_are_queried_once_each_but_not_this_broker_itself() -> None:
     client = FakeClient(body=STATE % (b"b", b"[]"))
 
     found = await peers(client).states_of([PEER, OWN.broker_addr, "10.0.0.3:10911", PEER])

@@ -82,7 +82,7 @@ class OneSlave:
         self.log.append("stopped")
 
 
-async def test_a_slave_becomes_master_at_the_end_of_what_came() -> None:
+async def test_a_slave_becomes_master_at_the_end_of_the_received_log() -> None:
     slave = OneSlave()
 
     promoted = await slave.promotion.promote()
@@ -108,7 +108,7 @@ async def test_a_slave_becomes_master_at_the_end_of_what_came() -> None:
         ("SYNC_MASTER", "", "SYNC_MASTER"),
     ],
 )
-async def test_it_becomes_what_is_asked_else_what_the_old_master_was(
+async def test_it_gets_the_requested_value_or_the_old_masters(
     asked: str, last: str, became: str
 ) -> None:
     slave = OneSlave()
@@ -118,7 +118,7 @@ async def test_it_becomes_what_is_asked_else_what_the_old_master_was(
 
 
 @pytest.mark.parametrize("role", ["SLAVE", "MASTER", "async_master"])
-async def test_what_is_no_role_of_a_master_is_refused(role: str) -> None:
+async def test_a_role_that_is_not_a_masters_is_rejected(role: str) -> None:
     slave = OneSlave()
 
     with pytest.raises(ReplicationError, match=f"{role} is not a master's role"):
@@ -127,7 +127,7 @@ async def test_what_is_no_role_of_a_master_is_refused(role: str) -> None:
     assert slave.log == []
 
 
-async def test_its_epoch_is_later_than_any_that_the_set_knows() -> None:
+async def test_its_epoch_is_later_than_any_known_to_the_set() -> None:
     slave = OneSlave()
     slave.epochs.add_peer(OTHER)
     slave.epochs.adopt([Epoch(epoch=3, start_offset=1)])
@@ -139,7 +139,7 @@ async def test_its_epoch_is_later_than_any_that_the_set_knows() -> None:
     assert slave.others.asked == [OTHER]
 
 
-async def test_its_own_epoch_counts_too() -> None:
+async def test_its_own_epoch_also_counts() -> None:
     slave = OneSlave()
     slave.epochs.adopt([Epoch(epoch=9, start_offset=1)])
     slave.others.registered_by_id = None
@@ -174,7 +174,7 @@ async def a_registered_master(slave: OneSlave) -> None:
         (a_registered_master, f"still hears from the master at {MASTER}"),
     ],
 )
-async def test_a_master_that_may_live_keeps_a_slave_from_it_unless_it_is_forced(
+async def test_a_possibly_live_master_prevents_a_promotion_unless_it_is_forced(
     arrange, reason: str
 ) -> None:
     slave = OneSlave()

@@ -7,7 +7,7 @@ import pytest
 from broker_core.ha.role import Role
 
 
-def test_a_master_has_the_id_of_masters_whatever_its_file_says() -> None:
+def test_a_master_has_the_masters_id_whatever_its_file_contains() -> None:
     role = Role("SYNC_MASTER", 7)
 
     assert (role.broker_role, role.broker_id, role.is_slave) == ("SYNC_MASTER", 0, False)
@@ -19,12 +19,12 @@ def test_a_slave_has_its_own_id() -> None:
     assert (role.broker_role, role.broker_id, role.is_slave) == ("SLAVE", 7, True)
 
 
-def test_a_slave_with_the_id_of_masters_is_refused() -> None:
+def test_a_slave_with_the_masters_id_is_rejected() -> None:
     with pytest.raises(ValueError, match="above 0, not 0"):
         Role("SLAVE", 0)
 
 
-def test_listeners_hear_of_a_change_one_after_the_other() -> None:
+def test_listeners_are_notified_of_a_change_one_after_the_other() -> None:
     role = Role("SLAVE", 1)
     heard = []
 
@@ -39,7 +39,7 @@ def test_listeners_hear_of_a_change_one_after_the_other() -> None:
     assert heard == [("slow", "ASYNC_MASTER", False), ("quick", "ASYNC_MASTER", False)]
 
 
-def test_a_change_that_is_refused_changes_nothing() -> None:
+def test_a_rejected_change_changes_nothing() -> None:
     role = Role("ASYNC_MASTER", 0)
     heard: list[str] = []
     role.listen(lambda: heard.append("changed"))

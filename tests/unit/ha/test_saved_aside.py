@@ -18,7 +18,7 @@ from tests.support.faulty_storage import FaultyStorage
 DIVERGED = Path("/store/diverged")
 
 
-async def test_what_is_saved_names_each_message() -> None:
+async def test_saved_files_name_each_message() -> None:
     ours, theirs, end = await diverged_stores(150, 70, 1)
     storage = FaultyStorage()
 
@@ -58,7 +58,7 @@ async def test_unreadable_bytes_are_saved_and_named() -> None:
     await theirs.shutdown()
 
 
-async def test_nothing_is_saved_without_room() -> None:
+async def test_nothing_is_saved_without_space() -> None:
     ours, theirs, end = await diverged_stores(10, 3, 0)
     storage = FaultyStorage(free_bytes=1000)
 
@@ -70,7 +70,7 @@ async def test_nothing_is_saved_without_room() -> None:
     await theirs.shutdown()
 
 
-async def test_what_is_saved_is_named_and_laid_out_as_documented() -> None:
+async def test_saved_files_have_the_documented_names_and_layout() -> None:
     ours, theirs, end = await diverged_stores(60, 20, 0)
     storage = FaultyStorage()
     others = (Epoch(epoch=2, start_offset=77),)
@@ -113,7 +113,7 @@ async def test_what_is_saved_is_named_and_laid_out_as_documented() -> None:
     await theirs.shutdown()
 
 
-async def test_what_a_kill_left_of_a_save_is_written_anew_and_a_whole_one_left_alone() -> None:
+async def test_a_save_interrupted_by_a_kill_is_rewritten_and_a_whole_one_left_alone() -> None:
     ours, theirs, end = await diverged_stores(10, 3, 0)
     storage = FaultyStorage()
     place = save_diverged(ours.files.log, end, range_of(ours), (), DIVERGED, storage)
@@ -137,7 +137,7 @@ async def test_what_a_kill_left_of_a_save_is_written_anew_and_a_whole_one_left_a
 
 
 @pytest.mark.parametrize("lacking", [0, 1])
-async def test_sixteen_mebibytes_stay_free_beside_what_is_saved(lacking: int) -> None:
+async def test_sixteen_mebibytes_stay_free_beside_the_saved_data(lacking: int) -> None:
     ours, theirs, end = await diverged_stores(10, 3, 0)
     needed = ours.max_commit_log_offset - end + (16 << 20)
     storage = FaultyStorage(free_bytes=needed - lacking)
@@ -151,7 +151,7 @@ async def test_sixteen_mebibytes_stay_free_beside_what_is_saved(lacking: int) ->
     await theirs.shutdown()
 
 
-async def test_keys_are_saved_as_they_are_written() -> None:
+async def test_keys_are_saved_unchanged() -> None:
     store = await small_log()
     put(store, keys="ключ")
     storage = FaultyStorage()

@@ -11,7 +11,7 @@ def asked(ending: Shutdown) -> list[str]:
     return calls
 
 
-def test_it_is_asked_for_once_and_the_first_reason_stays() -> None:
+def test_it_is_requested_once_and_the_first_reason_stays() -> None:
     ending = Shutdown()
     calls = asked(ending)
 
@@ -22,7 +22,7 @@ def test_it_is_asked_for_once_and_the_first_reason_stays() -> None:
     assert (ending.is_requested, ending.failure, calls) == (True, "first", ["first"])
 
 
-def test_a_broker_that_starts_again_has_not_failed() -> None:
+def test_a_restarting_broker_has_not_failed() -> None:
     ending = Shutdown()
     calls = asked(ending)
 
@@ -32,7 +32,7 @@ def test_a_broker_that_starts_again_has_not_failed() -> None:
     assert (ending.is_requested, ending.failure, calls) == (True, "", [""])
 
 
-def test_who_listens_late_hears_at_once() -> None:
+def test_a_late_listener_is_notified_immediately() -> None:
     ending = Shutdown()
     assert asked(ending) == []
     ending.fail("early")

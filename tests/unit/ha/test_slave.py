@@ -108,7 +108,7 @@ async def passes(clock: ManualClock, milliseconds: int) -> None:
             await asyncio.sleep(0)
 
 
-async def test_it_reports_at_once_and_takes_transfers_cut_anywhere(
+async def test_it_reports_immediately_and_accepts_transfers_split_anywhere(
     master: MessageStore, slave: MessageStore, clock: ManualClock
 ) -> None:
     fill(master, 7)
@@ -131,7 +131,7 @@ async def test_it_reports_at_once_and_takes_transfers_cut_anywhere(
         assert ha.state().transferred_bytes == len(data)
 
 
-async def test_a_log_that_goes_over_files_arrives_whole(
+async def test_a_log_of_several_files_arrives_whole(
     master: MessageStore, slave: MessageStore, clock: ManualClock
 ) -> None:
     fill(master, 600)
@@ -148,7 +148,7 @@ async def test_a_log_that_goes_over_files_arrives_whole(
     assert len(slave.query_message("TopicTest", "k599", 32, 0, 1 << 60)) == 1
 
 
-async def test_an_empty_slave_begins_where_the_master_says(
+async def test_an_empty_slave_starts_where_the_master_says(
     master: MessageStore, slave: MessageStore, clock: ManualClock
 ) -> None:
     fill(master, 600)
@@ -174,7 +174,7 @@ async def test_an_empty_slave_begins_where_the_master_says(
         pytest.param(0, bytes(200), "is not a record", id="zeros"),
     ],
 )
-async def test_what_is_no_log_is_refused_and_not_acknowledged(
+async def test_data_that_is_not_a_log_is_rejected_and_not_acknowledged(
     slave: MessageStore,
     clock: ManualClock,
     caplog: pytest.LogCaptureFixture,
@@ -193,7 +193,7 @@ async def test_what_is_no_log_is_refused_and_not_acknowledged(
     assert words in caplog.text
 
 
-async def test_a_record_with_another_body_is_cut_and_asked_for_again(
+async def test_a_record_with_another_body_is_truncated_and_requested_again(
     master: MessageStore, slave: MessageStore, clock: ManualClock
 ) -> None:
     fill(master, 5)
@@ -216,7 +216,7 @@ async def test_a_record_with_another_body_is_cut_and_asked_for_again(
     assert len(read_all(slave)) == 5
 
 
-async def test_replayed_and_skipped_bytes_are_refused(
+async def test_replayed_and_skipped_bytes_are_rejected(
     master: MessageStore, slave: MessageStore, clock: ManualClock
 ) -> None:
     fill(master, 6)
@@ -238,7 +238,7 @@ async def test_replayed_and_skipped_bytes_are_refused(
     assert log_bytes(slave) == data[:half]
 
 
-async def test_files_of_another_size_are_refused_with_the_key(
+async def test_files_of_another_size_are_rejected_with_the_key(
     slave: MessageStore, clock: ManualClock
 ) -> None:
     big = a_store(clock, FaultyStorage(), store_config(mapped_file_size_commit_log=1 << 18))
@@ -256,7 +256,7 @@ async def test_files_of_another_size_are_refused_with_the_key(
     await big.shutdown()
 
 
-async def test_a_restart_in_the_middle_of_a_message_goes_on_at_its_beginning(
+async def test_a_restart_in_the_middle_of_a_message_continues_at_its_beginning(
     master: MessageStore, clock: ManualClock, slave_disk: FaultyStorage
 ) -> None:
     fill(master, 5)
@@ -288,7 +288,7 @@ async def test_a_restart_in_the_middle_of_a_message_goes_on_at_its_beginning(
         await store.shutdown()
 
 
-async def test_heartbeats_go_both_ways_and_a_silent_master_is_left(
+async def test_heartbeats_go_both_ways_and_a_silent_master_is_dropped(
     slave: MessageStore, clock: ManualClock
 ) -> None:
     async with following(slave, clock) as (ha, fake):
@@ -306,7 +306,7 @@ async def test_heartbeats_go_both_ways_and_a_silent_master_is_left(
         assert ha.state().failures >= 1
 
 
-async def test_it_waits_longer_after_each_failure_and_no_longer_than_five_seconds(
+async def test_it_waits_longer_after_each_failure_up_to_five_seconds(
     slave: MessageStore, clock: ManualClock
 ) -> None:
     async with following(slave, clock) as (ha, fake):
@@ -325,7 +325,9 @@ async def test_it_waits_longer_after_each_failure_and_no_longer_than_five_second
     assert 5.0 <= waits[-1] <= 5.5
 
 
-async def test_it_follows_another_master_at_once(slave: MessageStore, clock: ManualClock) -> None:
+async def test_it_follows_another_master_immediately(
+    slave: MessageStore, clock: ManualClock
+) -> None:
     async with following(slave, clock) as (ha, old), following_none() as new:
         await old.first_report()
         ha.follow(new.address)
@@ -354,7 +356,7 @@ async def following_none() -> AsyncIterator[FakeMaster]:
         await server.wait_closed()
 
 
-async def test_what_is_awaited_before_a_transfer_can_forbid_it(
+async def test_the_work_awaited_before_a_transfer_can_forbid_it(
     slave: MessageStore, clock: ManualClock
 ) -> None:
     asked = []
@@ -379,7 +381,7 @@ async def test_what_is_awaited_before_a_transfer_can_forbid_it(
         await ha.shutdown()
 
 
-async def test_in_flushed_mode_only_what_the_disk_has_is_reported(
+async def test_in_flushed_mode_only_flushed_data_is_reported(
     master: MessageStore, slave: MessageStore, clock: ManualClock, slave_disk: FaultyStorage
 ) -> None:
     fill(master, 3)
@@ -397,7 +399,7 @@ async def test_in_flushed_mode_only_what_the_disk_has_is_reported(
         assert slave.flushed_where == len(data)
 
 
-async def test_a_full_disk_ends_the_connection_and_nothing_else(
+async def test_a_full_disk_only_ends_the_connection(
     master: MessageStore, slave: MessageStore, clock: ManualClock, slave_disk: FaultyStorage
 ) -> None:
     fill(master, 3)
@@ -418,7 +420,7 @@ async def test_a_full_disk_ends_the_connection_and_nothing_else(
     assert len(read_all(slave)) == 3
 
 
-async def test_a_slave_says_that_it_reported_nothing_before_its_first_report(
+async def test_a_slave_has_reported_nothing_before_its_first_report(
     master: MessageStore, slave: MessageStore, clock: ManualClock
 ) -> None:
     reported: list[int] = []
@@ -434,7 +436,9 @@ async def test_a_slave_says_that_it_reported_nothing_before_its_first_report(
         assert ha.state().reported_offset == 0
 
 
-async def test_a_port_where_nobody_listens_is_said(slave: MessageStore, clock: ManualClock) -> None:
+async def test_a_port_without_a_listener_is_reported(
+    slave: MessageStore, clock: ManualClock
+) -> None:
     async with following(slave, clock) as (ha, fake):
         await fake.first_report()
         asked: list[str] = []
@@ -450,7 +454,7 @@ async def test_a_port_where_nobody_listens_is_said(slave: MessageStore, clock: M
         assert asked == []
 
 
-async def test_a_connection_that_is_not_made_in_five_seconds_is_given_up(
+async def test_connecting_times_out_after_five_seconds(
     slave: MessageStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given_up: list[bool] = []

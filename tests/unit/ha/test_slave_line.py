@@ -106,7 +106,7 @@ async def line(
     one.log.shutdown()
 
 
-async def test_what_is_known_before_and_of_a_connection(line: Line, clock: ManualClock) -> None:
+async def test_state_known_in_advance_and_from_a_connection(line: Line, clock: ManualClock) -> None:
     before = line.ha.state()
     assert (before.state, before.master_address, before.failures) == ("idle", MASTER, 0)
     assert (before.reported_offset, before.last_contact_seconds) == (-1, -1.0)
@@ -124,7 +124,7 @@ async def test_what_is_known_before_and_of_a_connection(line: Line, clock: Manua
     assert line.ha.state().last_contact_seconds == 1.5
 
 
-async def test_a_slave_that_is_started_twice_follows_once_and_a_stopped_one_can_start_again(
+async def test_a_slave_started_twice_follows_once_and_a_stopped_one_can_restart(
     line: Line,
 ) -> None:
     await line.ha.stop()
@@ -144,7 +144,7 @@ async def test_a_slave_that_is_started_twice_follows_once_and_a_stopped_one_can_
     assert line.reports() == [0]
 
 
-async def test_after_a_stop_nothing_is_taken(line: Line, master: MessageStore) -> None:
+async def test_after_a_stop_nothing_is_accepted(line: Line, master: MessageStore) -> None:
     put_bodies(master, 1)
     await line.begins()
     await line.ha.stop()
@@ -173,7 +173,7 @@ async def test_pauses_double_from_half_a_second_up_to_five(
     assert f"not following the master address={MASTER} {first}" in caplog.messages
 
 
-async def test_a_master_that_sends_something_is_no_failure_any_more(
+async def test_a_master_that_sends_data_is_no_longer_a_failure(
     line: Line, master: MessageStore
 ) -> None:
     put_bodies(master, 1)
@@ -195,7 +195,7 @@ async def test_a_master_that_sends_something_is_no_failure_any_more(
     assert line.ha.state().failures == 1
 
 
-async def test_another_master_is_followed_without_the_pause_and_its_first_failure_is_one(
+async def test_a_new_master_is_followed_without_the_pause_and_its_failure_is_the_first(
     line: Line,
 ) -> None:
     await line.begins()
@@ -215,7 +215,7 @@ async def test_another_master_is_followed_without_the_pause_and_its_first_failur
     assert (line.ha.state().state, line.ha.state().failures) == ("waiting", 1)
 
 
-async def test_a_connection_to_the_master_before_is_hung_up_on_when_it_comes(
+async def test_a_late_connection_to_the_former_master_is_closed(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = asyncio.Event()
@@ -247,7 +247,7 @@ async def test_a_connection_to_the_master_before_is_hung_up_on_when_it_comes(
         (ConnectionResetError("reset by peer"), "reset by peer"),
     ],
 )
-async def test_why_a_connection_ended_is_told(
+async def test_the_reason_of_a_connections_end_is_reported(
     line: Line, error: Exception | None, reason: str
 ) -> None:
     await line.begins()
@@ -257,7 +257,7 @@ async def test_why_a_connection_ended_is_told(
     assert line.ha.state().reason == reason
 
 
-async def test_a_connection_that_ends_during_the_comparison_is_not_reported_over(
+async def test_a_connection_that_ends_during_the_comparison_gets_no_report(
     line: Line,
 ) -> None:
     async def compare(_: str) -> None:
@@ -271,7 +271,7 @@ async def test_a_connection_that_ends_during_the_comparison_is_not_reported_over
     assert line.reports() == []
 
 
-async def test_an_error_without_a_text_is_told_by_its_name(line: Line) -> None:
+async def test_an_error_without_a_text_is_shown_by_its_name(line: Line) -> None:
     async def compare(_: str) -> None:
         raise OSError
 
@@ -300,7 +300,7 @@ async def test_a_master_may_be_named_in_any_way(
 
 
 @pytest.mark.parametrize("address", ["", "garbage", "10.0.0.1:x", "10.0.0.1:0", "10.0.0.1:70000"])
-async def test_an_address_that_is_none_is_said_and_the_next_one_followed(
+async def test_an_invalid_address_is_reported_and_the_next_one_used(
     line: Line, address: str
 ) -> None:
     line.ha.follow(address or "nowhere")
@@ -314,7 +314,7 @@ async def test_an_address_that_is_none_is_said_and_the_next_one_followed(
     assert line.ha.state().state == "following"
 
 
-async def test_a_host_that_no_broker_may_have_is_sent_nothing(line: Line) -> None:
+async def test_a_host_that_cannot_be_a_broker_receives_nothing(line: Line) -> None:
     line.peer = ("169.254.169.254", 10_912)
     line.ha.follow("master.example:10912")
 
@@ -325,7 +325,7 @@ async def test_a_host_that_no_broker_may_have_is_sent_nothing(line: Line) -> Non
     assert line.transport.is_aborted
 
 
-async def test_the_address_that_is_configured_may_be_any(
+async def test_the_configured_address_may_be_any(
     monkeypatch: pytest.MonkeyPatch, slave: MessageStore, clock: ManualClock
 ) -> None:
     line = Line(monkeypatch, slave, clock, ha_master_address="169.254.1.1:10912")
@@ -342,7 +342,7 @@ async def test_the_address_that_is_configured_may_be_any(
 @pytest.mark.parametrize(
     "error", [OSError("refused"), UnicodeError("label too long")], ids=["system", "name"]
 )
-async def test_who_cannot_be_reached_is_tried_again(line: Line, error: Exception) -> None:
+async def test_unreachable_brokers_are_retried(line: Line, error: Exception) -> None:
     line.error = error
     await line.begins()
     assert line.ha.state().reason == f"no connection: {error}"
@@ -353,7 +353,7 @@ async def test_who_cannot_be_reached_is_tried_again(line: Line, error: Exception
     assert line.ha.state().state == "following"
 
 
-async def test_a_report_goes_out_when_there_is_more_and_no_heartbeat_is_answered(
+async def test_a_report_is_sent_when_there_is_more_and_heartbeats_are_not_answered(
     line: Line, master: MessageStore
 ) -> None:
     put_bodies(master, 2)
@@ -369,7 +369,7 @@ async def test_a_report_goes_out_when_there_is_more_and_no_heartbeat_is_answered
     assert line.reports() == []
 
 
-async def test_a_heartbeat_follows_the_last_report_by_its_interval(
+async def test_a_heartbeat_is_sent_one_interval_after_the_last_report(
     monkeypatch: pytest.MonkeyPatch,
     slave: MessageStore,
     master: MessageStore,
@@ -396,7 +396,7 @@ async def test_a_heartbeat_follows_the_last_report_by_its_interval(
     await line.ha.shutdown()
 
 
-async def test_heartbeats_may_go_more_often_than_once_a_second(
+async def test_heartbeats_may_be_sent_more_often_than_once_a_second(
     monkeypatch: pytest.MonkeyPatch, slave: MessageStore, clock: ManualClock
 ) -> None:
     line = Line(monkeypatch, slave, clock, ha_send_heartbeat_interval=500)
@@ -412,7 +412,7 @@ async def test_heartbeats_may_go_more_often_than_once_a_second(
     await line.ha.shutdown()
 
 
-async def test_a_silent_master_is_left_after_the_housekeeping_interval_and_not_before(
+async def test_a_silent_master_is_dropped_after_the_housekeeping_interval_and_not_before(
     line: Line,
 ) -> None:
     await line.begins()
@@ -431,7 +431,7 @@ async def test_a_silent_master_is_left_after_the_housekeeping_interval_and_not_b
 
 
 @pytest.mark.parametrize("mode", ["received", "flushed"])
-async def test_only_in_flushed_mode_what_is_here_is_flushed_before_it_is_told(
+async def test_data_is_flushed_before_it_is_reported_only_in_flushed_mode(
     monkeypatch: pytest.MonkeyPatch,
     slave: MessageStore,
     master: MessageStore,

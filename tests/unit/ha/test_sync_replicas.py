@@ -46,7 +46,7 @@ def test_terms_are_read_from_the_keys_each_time() -> None:
     assert replicas.slaves == 1
 
 
-def test_what_enough_slaves_have_is_acknowledged() -> None:
+def test_messages_on_enough_slaves_are_acknowledged() -> None:
     master = OneMaster()
 
     master.ha_master.on_acknowledged()
@@ -55,7 +55,7 @@ def test_what_enough_slaves_have_is_acknowledged() -> None:
     assert master.missing == [False]
 
 
-def test_puts_are_refused_while_slaves_are_missing() -> None:
+def test_puts_are_rejected_while_slaves_are_missing() -> None:
     master = OneMaster()
     master.in_sync = 0
 
@@ -64,7 +64,7 @@ def test_puts_are_refused_while_slaves_are_missing() -> None:
     assert master.missing == [True]
 
 
-def test_a_master_that_wants_no_slave_lacks_none() -> None:
+def test_a_master_that_needs_no_slave_has_none_missing() -> None:
     master = OneMaster(min_in_sync_replicas=1)
     master.in_sync = 0
 

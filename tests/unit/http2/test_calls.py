@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from broker_core.http2.connection import Connection
 
 
-async def test_a_call_is_answered_by_headers_a_message_and_its_status() -> None:
+async def test_a_call_is_answered_with_headers_a_message_and_its_status() -> None:
     peer = Peer()
 
     answer = peer.answer(peer.call(b"hello"))
@@ -41,7 +41,7 @@ async def test_a_call_is_answered_by_headers_a_message_and_its_status() -> None:
     assert answer.is_over
 
 
-async def test_the_answers_of_one_received_buffer_leave_in_one_write() -> None:
+async def test_answers_to_one_received_buffer_leave_in_one_write() -> None:
     peer = Peer()
     writes = []
     peer.transport.write = lambda data: writes.append(bytes(data))  # type: ignore[method-assign]
@@ -66,7 +66,7 @@ async def test_a_message_of_any_length_arrives(size: int) -> None:
     assert peer.answer(peer.call(bytes(size))).messages == [bytes(size)]
 
 
-async def test_a_message_may_come_in_any_pieces() -> None:
+async def test_a_message_may_arrive_in_any_pieces() -> None:
     peer = Peer()
     stream_id = peer.call(None, ends=False)
     for byte in b"\0\0\0\0\5hello":
@@ -150,7 +150,7 @@ async def failing(error: Exception) -> bytes:
     ],
 )
 @pytest.mark.parametrize("is_later", [False, True])
-async def test_an_error_of_a_handler_becomes_a_status(
+async def test_a_handlers_error_becomes_a_status(
     error: Exception,
     status: int,
     text: str,
@@ -171,7 +171,7 @@ async def test_an_error_of_a_handler_becomes_a_status(
     assert ("a secret" in caplog.text) == isinstance(error, KeyError)
 
 
-async def test_an_error_behind_messages_comes_in_the_trailers() -> None:
+async def test_an_error_after_messages_is_sent_in_the_trailers() -> None:
     def stream(call: Call, _: bytes) -> None:
         call.send(b"one")
         raise CallRefusedError(GrpcStatus.ABORTED, "no more")
@@ -191,7 +191,7 @@ async def test_a_long_status_text_is_cut_between_characters() -> None:
     assert peer.answer(peer.call()).text == "x" + "%F0%9F%98%80" * 499
 
 
-async def test_a_compressed_request_learns_what_is_taken() -> None:
+async def test_a_compressed_request_learns_what_the_server_accepts() -> None:
     peer = Peer()
 
     answer = peer.answer(peer.call(b"x", ECHO, ("grpc-encoding", "gzip")))
@@ -231,7 +231,7 @@ async def test_a_status_text_is_percent_encoded() -> None:
         ([*request(), ("x", "y" * 16_384)], "431", 8, "the header list is larger than 16384"),
     ],
 )
-async def test_a_request_that_names_no_call_is_refused_at_once(
+async def test_a_request_without_a_call_is_rejected_immediately(
     fields: list[tuple[str, str]], http_status: str, status: int, text: str
 ) -> None:
     peer = Peer()
@@ -251,7 +251,7 @@ async def test_a_request_that_names_no_call_is_refused_at_once(
 
 
 @pytest.mark.parametrize("content_type", ["application/grpc+proto", "application/grpc;x=y"])
-async def test_content_types_of_protobuf_are_taken(content_type: str) -> None:
+async def test_protobuf_content_types_are_accepted(content_type: str) -> None:
     peer = Peer()
     block = block_of(*request()[:4], ("content-type", content_type))
 
@@ -271,7 +271,7 @@ async def test_content_types_of_protobuf_are_taken(content_type: str) -> None:
         (b"\0\xff\xff\xff\xff", 8, "the message has 4294967295 bytes"),
     ],
 )
-async def test_a_request_that_is_not_one_message_is_refused(
+async def test_a_request_that_is_not_one_message_is_rejected(
     payload: bytes, status: int, text: str
 ) -> None:
     peer = Peer()
@@ -285,7 +285,7 @@ async def test_a_request_that_is_not_one_message_is_refused(
     assert peer.wire.streams == peer.wire.buffered_bytes == 0
 
 
-async def test_a_message_above_the_limit_is_refused_when_its_length_is_known() -> None:
+async def test_a_message_above_the_limit_is_rejected_when_its_length_is_known() -> None:
     peer = Peer(Http2Limits(message_bytes_max=100_000))
     stream_id = peer.call(None, ends=False)
 
@@ -318,7 +318,7 @@ async def test_a_call_without_an_answer_ends_at_its_deadline(
     assert peer.clock.waiting == 0
 
 
-async def test_a_deadline_that_is_met_leaves_nothing_behind() -> None:
+async def test_a_met_deadline_leaves_nothing_behind() -> None:
     peer = Peer()
     for _ in range(3):
         peer.call(b"x", LATER, ("grpc-timeout", "5S"))
@@ -332,7 +332,7 @@ async def test_a_deadline_that_is_met_leaves_nothing_behind() -> None:
     assert peer.service.cancelled == []
 
 
-async def test_deadlines_are_kept_in_their_order() -> None:
+async def test_deadlines_are_kept_in_order() -> None:
     peer = Peer()
     late = peer.call(b"x", LATER, ("grpc-timeout", "9S"))
     soon = peer.call(b"x", LATER, ("grpc-timeout", "1S"))
@@ -355,7 +355,7 @@ async def test_a_call_whose_client_reads_nothing_is_reset_at_its_deadline() -> N
     assert peer.wire.unsent_bytes == peer.wire.streams == 0
 
 
-async def test_a_conversation_has_a_deadline_too() -> None:
+async def test_a_conversation_also_has_a_deadline() -> None:
     peer = Peer()
     stream_id = peer.call(None, CHAT, ("grpc-timeout", "1S"), ends=False)
 
@@ -367,7 +367,7 @@ async def test_a_conversation_has_a_deadline_too() -> None:
 # Cancellation.
 
 
-async def test_a_handler_is_told_once_that_its_call_was_cancelled() -> None:
+async def test_a_handler_is_notified_once_that_its_call_was_cancelled() -> None:
     peer = Peer()
     stream_id = peer.call(b"x", LATER)
     (call,) = peer.service.waiting
@@ -398,7 +398,7 @@ async def test_a_lost_connection_cancels_its_calls() -> None:
     assert not peer.wire.connections
 
 
-async def test_a_failure_while_a_call_is_cancelled_is_logged_and_ends_nothing_else(
+async def test_a_failure_during_cancellation_is_logged_and_ends_nothing_else(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     peer = Peer()
@@ -416,7 +416,7 @@ async def test_a_failure_while_a_call_is_cancelled_is_logged_and_ends_nothing_el
     assert peer.service.cancelled == [peer.service.waiting[1]]
 
 
-async def test_an_error_of_a_conversation_ends_only_that_call() -> None:
+async def test_an_error_in_a_conversation_only_ends_that_call() -> None:
     class Broken:
         def __init__(self, call: Call) -> None:
             pass

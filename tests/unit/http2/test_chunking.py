@@ -106,7 +106,7 @@ def by_stream(sent: list[Frame]) -> dict[int, list[Frame]]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(steps, max_size=30), cuts)
-async def test_the_pieces_in_which_frames_come_change_nothing(
+async def test_the_fragmentation_of_frames_makes_no_difference(
     actions: list[tuple[str, int, Any]], where: list[int]
 ) -> None:
     data = script(actions)
@@ -119,7 +119,7 @@ async def test_the_pieces_in_which_frames_come_change_nothing(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(anything, max_size=12), cuts)
-async def test_no_bytes_end_in_an_error_of_ours(pieces: list[bytes], where: list[int]) -> None:
+async def test_no_bytes_cause_an_internal_error(pieces: list[bytes], where: list[int]) -> None:
     sent, is_closed = run(b"".join(pieces), where)
 
     goaways = [one for one in sent.get(0, []) if one.kind == codes.GOAWAY]

@@ -95,7 +95,7 @@ async def test_a_flood_ends_its_connection(flood: Callable[[int, int], bytes], w
     assert peer.is_closed
 
 
-async def test_at_a_bearable_rate_such_frames_go_on_for_ever() -> None:
+async def test_such_frames_continue_forever_at_a_bearable_rate() -> None:
     peer = Peer()
 
     for _ in range(50):
@@ -121,7 +121,7 @@ async def test_calls_that_end_at_their_deadlines_are_not_useless_frames() -> Non
     assert len(peer.service.cancelled) == 4_500
 
 
-async def test_pings_are_never_too_many_for_a_peer_that_reads() -> None:
+async def test_a_reading_peer_can_be_pinged_any_number_of_times() -> None:
     peer = Peer()
 
     for _ in range(20):
@@ -131,7 +131,7 @@ async def test_pings_are_never_too_many_for_a_peer_that_reads() -> None:
     assert not peer.is_closed
 
 
-async def test_of_a_peer_that_pings_and_does_not_read_nothing_more_is_read() -> None:
+async def test_a_peer_that_pings_without_reading_is_no_longer_read() -> None:
     peer = Peer()
 
     peer.send(frames.ping(b"stillup?", is_ack=False) * 1_000)
@@ -217,7 +217,7 @@ def hpack_huffman(text: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["calls", "blocks", "huffman", "pings", "windows", "resets"])
-async def test_no_buffer_holds_the_loop_up(name: str) -> None:
+async def test_no_buffer_blocks_the_loop(name: str) -> None:
     limits = Http2Limits(useless_frames_burst=1e9, header_list_bytes_max=1 << 20)
     wire = wire_of({ECHO: Unary(lambda *_: b"")}, limits, SystemClock())  # type: ignore[arg-type]
     connection = Connection(wire)
@@ -243,7 +243,7 @@ async def test_no_buffer_holds_the_loop_up(name: str) -> None:
     assert longest < STALL_S
 
 
-async def test_a_long_turn_goes_on_in_the_next_and_keeps_the_order() -> None:
+async def test_a_long_turn_continues_in_the_next_one_in_order() -> None:
     def slow(_: object, message: bytes) -> bytes:
         peer.clock.hold_ms(1)
         return message
@@ -279,7 +279,7 @@ def upload(peer: Peer, frames_sent: int) -> None:
     peer.send(whole[: frames_sent * (9 + 16_384)])
 
 
-async def test_unfinished_requests_of_all_peers_have_a_bound() -> None:
+async def test_unfinished_requests_of_all_peers_have_a_limit() -> None:
     one = Peer(Http2Limits(all_buffered_bytes_max=10 * 16_384))
     other = Peer(wire=one.wire)
     for peer in (one, other):
@@ -298,7 +298,7 @@ async def test_unfinished_requests_of_all_peers_have_a_bound() -> None:
     assert one.wire.buffered_bytes == 5 * 16_384
 
 
-async def test_what_is_counted_of_unfinished_requests_is_what_is_kept() -> None:
+async def test_the_count_of_unfinished_requests_matches_the_stored_ones() -> None:
     peer = Peer()
     stream_id = peer.call(None, ends=False)
     data = data_frame(stream_id, bytes(40_000))
@@ -328,7 +328,7 @@ async def test_a_peer_that_does_not_read_its_answers_is_closed() -> None:
     assert peer.wire.unsent_bytes == 0
 
 
-async def test_what_all_peers_do_not_read_has_a_bound() -> None:
+async def test_the_unread_data_of_all_peers_is_limited() -> None:
     limits = Http2Limits(all_unsent_bytes_max=1_000_000)
     methods = {ECHO: ServerStreaming(lambda call, _: call.send(bytes(100_000)))}
     peers = [Peer(limits, methods)]
@@ -345,7 +345,7 @@ async def test_what_all_peers_do_not_read_has_a_bound() -> None:
     assert peers[0].wire.unsent_bytes <= 1_000_000
 
 
-async def test_streams_of_all_connections_have_a_bound() -> None:
+async def test_the_total_number_of_streams_is_limited() -> None:
     one = Peer(Http2Limits(all_streams_max=2))
     other = Peer(wire=one.wire)
     one.call(b"x", LATER)
@@ -361,7 +361,7 @@ async def test_streams_of_all_connections_have_a_bound() -> None:
     )
 
 
-async def test_a_stranger_may_less_until_it_signs_in() -> None:
+async def test_a_stranger_may_do_less_until_it_authenticates() -> None:
     strangers = StrangerHttp2Limits(streams_max=2, all_buffered_bytes_max=50_000)
     peer = Peer(Http2Limits(strangers=strangers))
     signed_in: list[Connection] = []
@@ -386,7 +386,7 @@ async def test_a_stranger_may_less_until_it_signs_in() -> None:
     assert peer.wire.strangers_buffered_bytes == 0
 
 
-async def test_strangers_together_may_buffer_less() -> None:
+async def test_all_strangers_together_have_a_smaller_buffer_limit() -> None:
     strangers = StrangerHttp2Limits(all_buffered_bytes_max=50_000)
     one = Peer(Http2Limits(strangers=strangers))
     other = Peer(wire=one.wire)
@@ -408,7 +408,7 @@ async def test_strangers_together_may_buffer_less() -> None:
         frame(codes.HEADERS, 0, 1, BLOCK),
     ],
 )
-async def test_half_a_frame_or_block_has_a_time(half: bytes) -> None:
+async def test_half_a_frame_or_block_times_out(half: bytes) -> None:
     peer = Peer()
     peer.send(half)
 
@@ -421,7 +421,7 @@ async def test_half_a_frame_or_block_has_a_time(half: bytes) -> None:
     assert "did not arrive within 30 s" in goaway_of(peer.drain())[1]
 
 
-async def test_half_a_preface_has_a_time() -> None:
+async def test_half_a_preface_times_out() -> None:
     peer = Peer(greets=False)
     peer.send(PREFACE[:10])
 
@@ -431,7 +431,7 @@ async def test_half_a_preface_has_a_time() -> None:
     assert peer.is_closed
 
 
-async def test_a_request_that_does_not_come_to_its_end_has_a_time() -> None:
+async def test_an_unfinished_request_times_out() -> None:
     peer = Peer()
     stream_id = peer.call(None, ends=False)
     for _ in range(3):
@@ -448,7 +448,7 @@ async def test_a_request_that_does_not_come_to_its_end_has_a_time() -> None:
     assert not peer.is_closed
 
 
-async def test_a_peer_that_reads_nothing_for_too_long_is_cut_off() -> None:
+async def test_a_peer_that_reads_nothing_for_too_long_is_disconnected() -> None:
     peer = Peer(methods={ECHO: Unary(lambda *_: bytes(100_000))})
     peer.call()
     peer.connection.sweep(peer.clock.monotonic())
@@ -464,7 +464,7 @@ async def test_a_peer_that_reads_nothing_for_too_long_is_cut_off() -> None:
     assert peer.transport.is_aborted
 
 
-async def test_a_connection_without_calls_is_closed_after_its_idle_time_pings_or_not() -> None:
+async def test_an_idle_connection_without_calls_is_closed_despite_pings() -> None:
     peer = Peer()
     peer.call()
     peer.connection.sweep(peer.clock.monotonic())

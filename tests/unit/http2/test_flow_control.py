@@ -38,7 +38,7 @@ def grants(sent: list[Frame]) -> dict[int, int]:
 # Our data.
 
 
-async def test_an_answer_goes_as_far_as_the_windows_and_on_when_they_widen() -> None:
+async def test_an_answer_is_sent_as_far_as_the_windows_allow_and_continues() -> None:
     peer = Peer(methods={ECHO: Unary(lambda *_: BIG)})
     stream_id = peer.call()
     total = len(BIG) + 5
@@ -57,7 +57,7 @@ async def test_an_answer_goes_as_far_as_the_windows_and_on_when_they_widen() -> 
     assert peer.connection.outbox.unsent_bytes == peer.wire.unsent_bytes == 0
 
 
-async def test_a_long_answer_arrives_whole_in_frames_that_the_peer_takes() -> None:
+async def test_a_long_answer_arrives_whole_in_frames_that_fit_the_peer() -> None:
     peer = Peer(methods={ECHO: Unary(lambda *_: BIG)})
     peer.send(window_update(0, 1 << 20) + settings({codes.INITIAL_WINDOW_SIZE: 1 << 20}))
     assert peer.answer(peer.call()).messages == [BIG]
@@ -81,7 +81,7 @@ async def test_calls_that_share_a_window_take_turns() -> None:
     assert data_bytes(peer.drain()) == {1: 16 * KIB, 3: 16 * KIB, 5: 16 * KIB}
 
 
-async def test_a_stream_without_a_window_keeps_none_of_the_others_waiting() -> None:
+async def test_a_stream_without_a_window_does_not_block_the_others() -> None:
     peer = Peer(methods={ECHO: Unary(lambda *_: BIG)})
     peer.send(window_update(0, 1 << 20))
     peer.call()
@@ -119,7 +119,7 @@ async def test_6_9_3_windows_that_start_at_zero_hold_everything_but_headers() ->
     assert [one.kind for one in peer.drain()] == [codes.DATA, codes.HEADERS]
 
 
-async def test_what_a_reset_call_still_had_to_send_is_dropped() -> None:
+async def test_the_rest_of_a_reset_call_is_dropped() -> None:
     peer = Peer(methods={ECHO: Unary(lambda *_: BIG)})
     stream_id = peer.call()
     peer.drain()
@@ -174,7 +174,7 @@ async def test_a_handler_waits_until_the_client_reads() -> None:
     assert (len(answer.messages), answer.status) == (40, 0)
 
 
-async def test_a_handler_that_waits_learns_that_its_call_has_ended() -> None:
+async def test_a_waiting_handler_learns_that_its_call_has_ended() -> None:
     ends = []
 
     async def stream(call, _):
@@ -211,7 +211,7 @@ async def test_a_peer_that_does_not_read_is_not_read_from_and_gets_no_data() -> 
 # The peer's data.
 
 
-async def test_the_window_of_the_connection_is_widened_when_half_of_it_is_used() -> None:
+async def test_the_connections_window_is_widened_when_half_of_it_is_used() -> None:
     peer = Peer()
     total = granted = 0
     while not granted:
@@ -223,7 +223,7 @@ async def test_the_window_of_the_connection_is_widened_when_half_of_it_is_used()
     assert granted == total
 
 
-async def test_data_that_is_dropped_counts_for_the_window_of_the_connection() -> None:
+async def test_dropped_data_counts_against_the_connections_window() -> None:
     peer = Peer(methods={})
     stream_id = peer.call(None, "/none", ends=False)
     peer.drain()
@@ -233,7 +233,7 @@ async def test_data_that_is_dropped_counts_for_the_window_of_the_connection() ->
     assert grants(peer.drain()) == {0: 129 * 16_384}
 
 
-async def test_a_long_request_gets_the_window_that_it_needs_at_once() -> None:
+async def test_a_long_request_gets_its_window_immediately() -> None:
     peer = Peer()
     message = bytes(1_000_000)
     data = data_frame(1, message)
@@ -255,7 +255,7 @@ async def test_a_request_within_the_first_window_needs_no_grant() -> None:
     assert grants(peer.drain()) == {}
 
 
-async def test_long_requests_that_would_take_too_much_together_wait_for_each_other() -> None:
+async def test_long_requests_that_would_use_too_much_together_wait_for_each_other() -> None:
     peer = Peer(Http2Limits(buffered_bytes_max=1 << 20))
     streams = [peer.call(None, ends=False) for _ in range(3)]
     datas = [data_frame(stream_id, bytes(600_000)) for stream_id in streams]
@@ -270,7 +270,7 @@ async def test_long_requests_that_would_take_too_much_together_wait_for_each_oth
     assert grants(peer.drain()).keys() == {streams[2]}
 
 
-async def test_a_request_alone_may_be_longer_than_what_its_connection_may_buffer() -> None:
+async def test_a_single_request_may_exceed_its_connections_buffer() -> None:
     peer = Peer(Http2Limits(buffered_bytes_max=1_000))
 
     stream_id = peer.call(bytes(100_000))
@@ -295,7 +295,7 @@ async def test_6_9_1_data_beyond_the_window_of_a_stream_resets_it() -> None:
     ]
 
 
-async def test_the_window_of_a_conversation_is_widened_as_it_is_used() -> None:
+async def test_a_conversations_window_is_widened_as_it_is_used() -> None:
     peer = Peer()
     stream_id = peer.call(None, CHAT, ends=False)
     sent = granted = 0
@@ -309,7 +309,7 @@ async def test_the_window_of_a_conversation_is_widened_as_it_is_used() -> None:
     assert WINDOW_DEFAULT + granted - sent >= WINDOW_DEFAULT // 2
 
 
-async def test_a_long_message_of_a_conversation_is_let_in() -> None:
+async def test_a_long_message_of_a_conversation_is_accepted() -> None:
     peer = Peer()
     stream_id = peer.call(None, CHAT, ends=False)
     peer.send(window_update(0, 1 << 20) + window_update(stream_id, 1 << 20))

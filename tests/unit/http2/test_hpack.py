@@ -154,7 +154,7 @@ def test_the_representations_of_a_field(
         pytest.param(b"\x82\x20", "after a field", id="4.2 a table size after a field"),
     ],
 )
-def test_what_cannot_be_decoded_is_an_error_of_compression(block: bytes, says: str) -> None:
+def test_undecodable_data_is_a_compression_error(block: bytes, says: str) -> None:
     with pytest.raises(Http2ConnectionError, match=says) as caught:
         HeaderDecoder(LIST_BYTES_MAX).decode(block)
 
@@ -197,7 +197,7 @@ def test_4_4_a_field_may_take_its_name_from_the_field_that_it_evicts() -> None:
     assert decoder.table == [("a", "2")]
 
 
-def test_a_list_above_its_limit_is_malformed_and_the_table_stays_right() -> None:
+def test_a_list_above_its_limit_is_malformed_and_the_table_stays_valid() -> None:
     decoder = HeaderDecoder(200)
     block = with_indexing("big", "x" * 100) + b"\xbe" * 1000 + with_indexing("last", "1")
 
@@ -236,7 +236,7 @@ fields = st.lists(st.tuples(names, values, st.booleans()), max_size=12)
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(fields, st.booleans(), st.none() | st.integers(0, 4096)), max_size=20))
-def test_blocks_of_another_library_are_read_as_meant(blocks: list[Any]) -> None:
+def test_another_librarys_blocks_are_read_correctly(blocks: list[Any]) -> None:
     encoder, decoder, other = library.Encoder(), HeaderDecoder(1 << 20), library.Decoder()
     for listed, is_huffman, table_size in blocks:
         if table_size is not None:
@@ -261,7 +261,7 @@ def test_blocks_of_another_library_are_read_as_meant(blocks: list[Any]) -> None:
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8))
-def test_any_bytes_are_decoded_or_an_error_of_compression(blocks: list[bytes]) -> None:
+def test_any_bytes_are_decompressed_or_a_compression_error(blocks: list[bytes]) -> None:
     decoder = HeaderDecoder(LIST_BYTES_MAX)
 
     with contextlib.suppress(Http2ConnectionError):

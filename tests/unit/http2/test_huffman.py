@@ -14,7 +14,7 @@ ENCODER = hpack.huffman.HuffmanEncoder(REQUEST_CODES, REQUEST_CODES_LENGTH)
 
 
 @given(st.text(st.characters(max_codepoint=255)))
-def test_a_text_is_coded_as_by_another_library_and_read_back(text: str) -> None:
+def test_a_text_is_encoded_like_by_another_library_and_decoded(text: str) -> None:
     data = huffman.encode(text)
 
     assert data == ENCODER.encode(text.encode("latin-1"))
@@ -22,7 +22,7 @@ def test_a_text_is_coded_as_by_another_library_and_read_back(text: str) -> None:
 
 
 @given(st.binary(max_size=64))
-def test_any_bytes_are_a_text_with_that_code_or_an_error(data: bytes) -> None:
+def test_any_bytes_decode_to_a_text_with_that_code_or_an_error(data: bytes) -> None:
     with contextlib.suppress(Http2ConnectionError):
         assert huffman.encode(huffman.decode(data)) == data
 

@@ -380,7 +380,7 @@ def reset_code(frame: Frame) -> int:
     return int.from_bytes(frame.payload, "big")
 
 
-def test_the_table_has_each_section_that_binds_a_server() -> None:
+def test_the_table_has_each_section_that_applies_to_a_server() -> None:
     here = {row.section for row in ROWS}
 
     assert here | ELSEWHERE.keys() >= SECTIONS
@@ -441,7 +441,7 @@ async def test_the_first_frame_of_the_server_is_its_settings() -> None:
         PREFACE + opens(BLOCK),
     ],
 )
-async def test_another_first_frame_than_settings_ends_the_connection(data: bytes) -> None:
+async def test_a_first_frame_other_than_settings_ends_the_connection(data: bytes) -> None:
     peer = Peer(greets=False)
 
     peer.send(data)
@@ -457,7 +457,7 @@ async def test_another_first_frame_than_settings_ends_the_connection(data: bytes
         b"\0\0\0\x14\0\0\0\0{}",
     ],
 )
-async def test_what_is_no_preface_ends_the_connection_without_a_word(data: bytes) -> None:
+async def test_an_invalid_preface_ends_the_connection_without_an_answer(data: bytes) -> None:
     peer = Peer(greets=False)
 
     peer.send(data)
@@ -466,7 +466,7 @@ async def test_what_is_no_preface_ends_the_connection_without_a_word(data: bytes
     assert peer.transport.is_closed
 
 
-async def test_a_connection_may_come_byte_by_byte() -> None:
+async def test_a_connections_bytes_may_arrive_one_by_one() -> None:
     peer = Peer(greets=False)
 
     for byte in PREFACE + settings({}) + opens(BLOCK):
@@ -475,7 +475,7 @@ async def test_a_connection_may_come_byte_by_byte() -> None:
     assert peer.answer(1).messages == [b"hello"]
 
 
-async def test_a_request_of_http_1_gets_a_sentence() -> None:
+async def test_an_http_1_request_gets_an_explanation() -> None:
     peer = Peer(greets=False)
 
     peer.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -490,7 +490,7 @@ async def test_a_request_of_http_1_gets_a_sentence() -> None:
 # 5.1.2: the number of streams.
 
 
-async def test_a_stream_too_many_is_refused_and_may_be_tried_again() -> None:
+async def test_a_stream_above_the_limit_is_rejected_and_may_be_retried() -> None:
     peer = Peer()
     peer.send(b"".join(opens(fields(path=LATER), 2 * n + 1) for n in range(1_000)))
     peer.drain()
@@ -506,7 +506,7 @@ async def test_a_stream_too_many_is_refused_and_may_be_tried_again() -> None:
 # 5.4.2: errors of streams.
 
 
-async def test_a_reset_is_not_answered_by_a_reset() -> None:
+async def test_a_reset_is_not_answered_with_a_reset() -> None:
     peer = Peer()
     stream_id = peer.call(None, LATER, ends=False)
 
@@ -519,7 +519,7 @@ async def test_a_reset_is_not_answered_by_a_reset() -> None:
 # 6.5.3: settings take effect in their order.
 
 
-async def test_of_two_values_of_a_setting_the_last_counts() -> None:
+async def test_the_last_of_two_values_of_a_setting_counts() -> None:
     peer = Peer()
     peer.send(
         frame(
@@ -550,7 +550,7 @@ async def test_values_of_a_repeated_name_are_joined() -> None:
     assert call.headers["x-b"] == "2"
 
 
-async def test_a_conversation_is_answered_while_its_request_goes_on() -> None:
+async def test_a_conversation_is_answered_while_its_request_is_open() -> None:
     peer = Peer()
     stream_id = peer.call(b"one", CHAT, ends=False)
     assert peer.answer(stream_id).messages == [b"one"]

@@ -15,7 +15,7 @@ def last_streams(sent: list[Frame]) -> list[int]:
     return [int.from_bytes(one.payload[:4], "big") for one in sent if one.kind == codes.GOAWAY]
 
 
-async def test_a_peer_is_told_twice_so_that_no_call_under_way_is_lost() -> None:
+async def test_a_peer_is_told_twice_so_that_no_pending_call_is_lost() -> None:
     peer = Peer()
     waiting = peer.call(b"x", LATER)
 
@@ -42,7 +42,7 @@ async def test_a_peer_is_told_twice_so_that_no_call_under_way_is_lost() -> None:
     assert peer.answer(late).is_over is False
 
 
-async def test_a_connection_without_calls_closes_as_soon_as_its_peer_knows() -> None:
+async def test_a_connection_without_calls_closes_when_its_peer_has_been_told() -> None:
     peer = Peer()
     peer.connection.drain()
     peer.connection.drain()
@@ -54,7 +54,7 @@ async def test_a_connection_without_calls_closes_as_soon_as_its_peer_knows() -> 
     assert last_streams(peer.drain())[:2] == [frames.STREAM_ID_MAX, 0]
 
 
-async def test_the_data_of_an_ignored_call_is_ignored_and_its_fields_are_decoded() -> None:
+async def test_an_ignored_calls_data_is_ignored_but_its_fields_are_decoded() -> None:
     peer = Peer()
     waiting = peer.call(b"x", LATER)
     peer.connection.drain()
@@ -71,7 +71,7 @@ async def test_the_data_of_an_ignored_call_is_ignored_and_its_fields_are_decoded
     assert peer.answer(waiting).messages == [b"done"]
 
 
-async def test_calls_that_do_not_end_get_unavailable() -> None:
+async def test_endless_calls_get_unavailable() -> None:
     peer = Peer()
     stream_id = peer.call(b"x", LATER)
 
@@ -86,7 +86,7 @@ async def test_calls_that_do_not_end_get_unavailable() -> None:
     assert peer.transport.is_closed
 
 
-async def test_what_comes_after_the_end_is_not_served() -> None:
+async def test_data_after_the_end_is_not_served() -> None:
     peer = Peer()
     peer.send(frames.frame(codes.PING, 0, 1, bytes(8)) + frames.ping(bytes(8), is_ack=False))
     sent = peer.drain()
@@ -98,7 +98,7 @@ async def test_what_comes_after_the_end_is_not_served() -> None:
     assert peer.drain() == []
 
 
-async def test_a_closed_connection_says_why_to_the_peer() -> None:
+async def test_a_closed_connection_tells_the_peer_why() -> None:
     peer = Peer()
     peer.call()
     peer.drain()

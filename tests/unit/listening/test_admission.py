@@ -17,7 +17,7 @@ def test_one_host_gets_no_more_connections_than_its_share_until_one_closes() -> 
     assert admission.open("10.0.0.1:8", 3) is None
 
 
-def test_loopback_connections_share_no_limit_per_host_unless_asked() -> None:
+def test_loopback_connections_share_no_limit_per_host_by_default() -> None:
     limits = ListenerLimits(connections_per_host_max=1)
     bounded = ListenerLimits(connections_per_host_max=1, is_loopback_bounded=True)
     free, counted = Admission(limits), Admission(bounded)
@@ -26,14 +26,14 @@ def test_loopback_connections_share_no_limit_per_host_unless_asked() -> None:
     assert [counted.open("127.0.0.1:5", n) is None for n in (1, 2)] == [True, False]
 
 
-def test_the_port_has_a_limit_of_its_own() -> None:
+def test_the_port_has_its_own_limit() -> None:
     admission = Admission(ListenerLimits(connections_max=1))
 
     assert admission.open("10.0.0.1:5", 1) is None
     assert admission.open("10.0.0.2:5", 2) == "more than 1 connections"
 
 
-def test_a_connection_counts_as_a_strangers_until_it_signs_in() -> None:
+def test_a_connection_counts_as_a_strangers_until_it_authenticates() -> None:
     strangers = StrangerConnectionLimits(connections_max=3, connections_per_host_max=1)
     admission = Admission(ListenerLimits(strangers=strangers))
 

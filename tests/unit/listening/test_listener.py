@@ -107,7 +107,7 @@ async def ask(
         await client.shutdown()
 
 
-async def test_a_port_takes_plain_frames_and_tls(tmp_path: Path) -> None:
+async def test_a_port_accepts_plain_frames_and_tls(tmp_path: Path) -> None:
     made, key = certificate(tmp_path, "server")
     async with serving(tls_config(cert_path=made, key_path=key)) as (_, address):
         assert (await ask(address)).body == b"hello"
@@ -129,7 +129,7 @@ async def test_many_requests_share_one_secured_connection(tmp_path: Path) -> Non
         await client.shutdown()
 
 
-async def test_without_a_certificate_one_for_tests_is_made() -> None:
+async def test_without_a_certificate_a_test_certificate_is_created() -> None:
     async with serving(tls_config()) as (_, address):
         first, second = await asyncio.gather(
             ask(address, trusting_anybody()), ask(address, trusting_anybody())
@@ -144,7 +144,9 @@ async def test_without_a_certificate_one_for_tests_is_made() -> None:
     ("mode", "takes_plain", "takes_tls"),
     [("disabled", True, False), ("permissive", True, True), ("enforcing", False, True)],
 )
-async def test_the_mode_says_what_is_taken(mode: Any, takes_plain: bool, takes_tls: bool) -> None:
+async def test_the_mode_decides_what_is_accepted(
+    mode: Any, takes_plain: bool, takes_tls: bool
+) -> None:
     async with serving(tls_config(mode=mode)) as (_, address):
         for context, is_taken in ((None, takes_plain), (trusting_anybody(), takes_tls)):
             if is_taken:
@@ -154,7 +156,7 @@ async def test_the_mode_says_what_is_taken(mode: Any, takes_plain: bool, takes_t
                     await ask(address, context)
 
 
-async def test_a_changed_certificate_is_for_new_connections(tmp_path: Path) -> None:
+async def test_a_changed_certificate_is_used_for_new_connections(tmp_path: Path) -> None:
     old, old_key = certificate(tmp_path, "old")
     new, new_key = certificate(tmp_path, "new")
     place, place_key = tmp_path / "in-force.pem", tmp_path / "in-force.key"
@@ -182,7 +184,7 @@ async def test_a_changed_certificate_is_for_new_connections(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("need", "without"), [("require", False), ("optional", True)])
-async def test_clients_show_certificates_that_are_trusted(
+async def test_clients_present_trusted_certificates(
     tmp_path: Path, need: Any, without: bool
 ) -> None:
     made, key = certificate(tmp_path, "server")
@@ -213,13 +215,13 @@ async def test_clients_show_certificates_that_are_trusted(
         ({"mode": "enforcing", "test_mode_enable": False}, "tls.server.mode"),
     ],
 )
-def test_tls_that_cannot_be_served_is_refused_at_start(keys: Any, wrong: str) -> None:
+def test_unusable_tls_is_rejected_at_the_start(keys: Any, wrong: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         TlsGate(tls_config(**keys))
     assert refusal.value.key == wrong
 
 
-def test_asking_for_certificates_without_checking_them_is_refused(tmp_path: Path) -> None:
+def test_requesting_certificates_without_verifying_them_is_rejected(tmp_path: Path) -> None:
     made, key = certificate(tmp_path, "server")
     with pytest.raises(ConfigError) as refusal:
         TlsGate(tls_config(cert_path=made, key_path=key, need_client_auth="require"))
@@ -252,7 +254,7 @@ async def proxied(address: str, header: bytes, *, is_slow: bool) -> bytes:
         b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc0\0\x02\x01\xdc\x04\x2a\x9f",
     ],
 )
-async def test_behind_a_proxy_the_peer_is_whom_it_speaks_for(header: bytes, is_slow: bool) -> None:
+async def test_the_peer_is_the_proxys_client(header: bytes, is_slow: bool) -> None:
     async with serving(proxies=trusted("127.0.0.1")) as (_, address):
         answer = await proxied(address, header, is_slow=is_slow)
 
@@ -260,14 +262,14 @@ async def test_behind_a_proxy_the_peer_is_whom_it_speaks_for(header: bytes, is_s
     assert answer.endswith(b"hello")
 
 
-async def test_a_proxied_port_takes_nothing_without_a_header() -> None:
+async def test_a_proxied_port_accepts_nothing_without_a_header() -> None:
     async with serving(proxies=trusted("127.0.0.1")) as (_, address):
         with contextlib.suppress(ConnectionResetError):
             assert await proxied(address, b"", is_slow=False) == b""
 
 
 @pytest.mark.parametrize("networks", ["", "192.0.2.0/24", "127.0.0.2,::1"])
-async def test_a_header_of_who_is_no_trusted_proxy_is_not_read(
+async def test_a_header_from_an_untrusted_proxy_is_ignored(
     networks: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     header = b"PROXY TCP4 192.0.2.7 192.0.2.1 56324 10911\r\n"
@@ -282,7 +284,7 @@ async def test_a_header_of_who_is_no_trusted_proxy_is_not_read(
     assert len(words) == (5 if networks else 1)
 
 
-async def test_a_client_cannot_add_a_header_to_its_proxys() -> None:
+async def test_a_client_cannot_add_a_header_to_its_proxys_headers() -> None:
     headers = b"PROXY TCP4 192.0.2.7 192.0.2.1 1 2\r\nPROXY TCP4 10.0.0.1 192.0.2.1 1 2\r\n"
     async with serving(proxies=trusted("127.0.0.0/8")) as (_, address):
         with contextlib.suppress(ConnectionResetError):
@@ -303,7 +305,7 @@ def test_proxies_are_trusted_by_network(host: str, is_in: bool) -> None:
     assert trusted("10.1.0.0/16, 192.0.2.9,fe80::/10").is_trusted(host) is is_in
 
 
-async def test_tls_may_come_behind_a_proxys_header(tmp_path: Path) -> None:
+async def test_tls_may_follow_a_proxys_header(tmp_path: Path) -> None:
     made, key = certificate(tmp_path, "server")
     async with serving(tls_config(cert_path=made, key_path=key), proxies=trusted("127.0.0.1")) as (
         _,
@@ -319,7 +321,7 @@ async def test_tls_may_come_behind_a_proxys_header(tmp_path: Path) -> None:
         writer.close()
 
 
-async def test_who_says_nothing_is_closed_like_who_is_idle() -> None:
+async def test_a_silent_peer_is_closed_like_an_idle_one() -> None:
     clock = ManualClock()
     limits = RemotingLimits(idle_s=20.0)
     async with serving(tls_config(), clock=clock, limits=limits) as (_, address):
@@ -334,7 +336,7 @@ async def test_who_says_nothing_is_closed_like_who_is_idle() -> None:
         writer.close()
 
 
-async def test_those_that_say_nothing_count_among_the_connections() -> None:
+async def test_silent_connections_count_too() -> None:
     limits = RemotingLimits(connections_max=2)
     async with serving(tls_config(), limits=limits) as (_, address):
         host, _, port = address.rpartition(":")
@@ -382,7 +384,7 @@ async def test_a_socket_adopted_at_the_very_end_is_closed() -> None:
 
 
 @pytest.mark.parametrize("turns", range(5))
-async def test_no_connection_that_is_being_made_keeps_the_port_from_closing(turns: int) -> None:
+async def test_no_pending_connection_keeps_the_port_from_closing(turns: int) -> None:
     clock = SystemClock()
     made: list[Connection] = []
     lost: list[Connection] = []

@@ -50,7 +50,7 @@ def budget() -> MemoryBudget:
     return MemoryBudget(100)
 
 
-def test_who_keeps_the_most_bytes_waiting_is_dropped(budget: MemoryBudget) -> None:
+def test_the_client_with_the_most_waiting_bytes_is_dropped(budget: MemoryBudget) -> None:
     small, large, new = Holder(budget), Holder(budget), Holder(budget)
     small.hold(20)
     large.hold(70)
@@ -62,7 +62,7 @@ def test_who_keeps_the_most_bytes_waiting_is_dropped(budget: MemoryBudget) -> No
     assert (budget.bytes, budget.dropped) == (50, 1)
 
 
-def test_of_equal_holders_the_oldest_is_dropped(budget: MemoryBudget) -> None:
+def test_the_oldest_of_equal_holders_is_dropped(budget: MemoryBudget) -> None:
     old, new = Holder(budget), Holder(budget)
     old.hold(60)
 
@@ -71,7 +71,7 @@ def test_of_equal_holders_the_oldest_is_dropped(budget: MemoryBudget) -> None:
     assert [len(old.reasons), len(new.reasons)] == [1, 0]
 
 
-def test_who_is_being_served_is_not_dropped(budget: MemoryBudget) -> None:
+def test_a_client_that_is_being_served_is_not_dropped(budget: MemoryBudget) -> None:
     served, stuck = Holder(budget), Holder(budget)
     served.hold(90, is_stuck=False)
     assert budget.is_tight
@@ -84,7 +84,7 @@ def test_who_is_being_served_is_not_dropped(budget: MemoryBudget) -> None:
     assert budget.bytes == 110
 
 
-def test_who_has_gone_holds_nothing(budget: MemoryBudget) -> None:
+def test_a_disconnected_client_holds_nothing(budget: MemoryBudget) -> None:
     holder = Holder(budget)
     holder.hold(60)
 
@@ -199,7 +199,7 @@ async def test_a_few_unread_bytes_are_counted_by_the_sweep(world: World) -> None
     assert 9_000 < world.memory.bytes == connection.held_bytes
 
 
-async def test_unfinished_frames_of_all_connections_are_bounded(world: World) -> None:
+async def test_unfinished_frames_of_all_connections_are_limited(world: World) -> None:
     frame = request(MUCH, body=b"1".rjust(240_000, b" "))
     connections = [world.connect() for _ in range(5)]
 
@@ -213,7 +213,7 @@ async def test_unfinished_frames_of_all_connections_are_bounded(world: World) ->
     assert world.memory.bytes == 0
 
 
-async def test_requests_in_progress_count_with_room_for_their_answers(world: World) -> None:
+async def test_requests_in_progress_count_with_space_for_their_answers(world: World) -> None:
     connection, _ = world.connect()
 
     receive(connection, request(WAITS))
@@ -226,7 +226,7 @@ async def test_requests_in_progress_count_with_room_for_their_answers(world: Wor
     assert world.memory.bytes == connection.unsent_bytes > 200_000
 
 
-async def test_who_is_lost_holds_what_is_in_progress_for_it_and_nothing_else(
+async def test_a_lost_watcher_holds_only_its_events_in_progress(
     world: World,
 ) -> None:
     connection, transport = world.connect()
@@ -241,7 +241,7 @@ async def test_who_is_lost_holds_what_is_in_progress_for_it_and_nothing_else(
     assert world.memory.bytes == 0
 
 
-async def test_who_does_not_read_is_closed_when_it_would_be_sent_more(
+async def test_a_peer_that_does_not_read_is_closed_on_the_next_send(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     connection, transport = world.connect()
@@ -256,7 +256,7 @@ async def test_who_does_not_read_is_closed_when_it_would_be_sent_more(
     assert world.memory.dropped == 1
 
 
-async def test_while_memory_is_tight_fewer_requests_are_in_progress(world: World) -> None:
+async def test_fewer_requests_are_in_progress_while_memory_is_tight(world: World) -> None:
     others = [world.connect() for _ in range(3)]
     for other, _ in others:
         receive(other, request(MUCH, body=b"180000"))

@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 DAY_MS = 86_400_000
 
 
-def test_a_peer_is_not_looked_at_unless_that_is_asked_for() -> None:
+def test_a_peer_is_only_examined_on_request() -> None:
     assert client_context(TlsConfig()).verify_mode is ssl.CERT_NONE
     assert client_context(TlsConfig(client_auth_server=True)).verify_mode is ssl.CERT_REQUIRED
 
 
-def test_a_certificate_of_ones_own_is_shown(tmp_path: Path) -> None:
+def test_a_custom_certificate_is_shown(tmp_path: Path) -> None:
     made, key = certificate(tmp_path, "broker")
 
     client_context(TlsConfig(client_cert_path=str(made), client_key_path=str(key)))
 
 
-def test_a_key_that_others_may_read_is_a_warning_at_the_start_and_when_it_changes(
+def test_a_key_readable_by_others_is_a_warning_at_the_start_and_when_it_changes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made, key = certificate(tmp_path, "broker")
@@ -75,7 +75,7 @@ def test_a_key_that_others_may_read_is_a_warning_at_the_start_and_when_it_change
         (9_000, 8_990 * DAY_MS, "certificate expires soon .* expires={end} days=10"),
     ],
 )
-def test_a_certificate_that_ends_within_two_weeks_is_a_warning(
+def test_a_certificate_that_expires_within_two_weeks_is_a_warning(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     days: int,
@@ -96,7 +96,7 @@ def test_a_certificate_that_ends_within_two_weeks_is_a_warning(
         assert re.fullmatch(pattern, warning)
 
 
-def test_the_end_of_a_certificate_is_a_warning_once_a_day_until_it_is_replaced(
+def test_an_expiring_certificate_is_a_daily_warning_until_it_is_replaced(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made, key = certificate(tmp_path, "broker", days=20)
@@ -122,7 +122,7 @@ def test_the_end_of_a_certificate_is_a_warning_once_a_day_until_it_is_replaced(
 
 
 @pytest.mark.parametrize("kind", [RemotingServer, Http2Server])
-async def test_a_server_that_runs_warns_when_two_weeks_are_left(
+async def test_a_running_server_warns_when_two_weeks_are_left(
     kind: type[RemotingServer | Http2Server], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made, key = certificate(tmp_path, "broker", days=20)
@@ -142,7 +142,7 @@ async def test_a_server_that_runs_warns_when_two_weeks_are_left(
     assert warning.startswith("certificate expires soon")
 
 
-def test_a_chain_ends_with_the_first_of_its_certificates(tmp_path: Path) -> None:
+def test_a_chain_ends_at_its_first_certificate(tmp_path: Path) -> None:
     own, _ = certificate(tmp_path, "broker", days=300)
     above, _ = certificate(tmp_path, "above", days=10)
     chain = tmp_path / "chain.pem"
@@ -152,7 +152,7 @@ def test_a_chain_ends_with_the_first_of_its_certificates(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END"])
-def test_what_is_no_certificate_has_no_end(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_certificate_has_no_end_date(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "file.pem"
     file.write_bytes(content + b" CERTIFICATE-----")
 
@@ -183,7 +183,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
         ("client_trust_cert_path", "tls.client.trustCertPath"),
     ],
 )
-def test_what_cannot_be_read_is_one_sentence(tmp_path: Path, field: str, key: str) -> None:
+def test_unreadable_data_is_reported_in_one_sentence(tmp_path: Path, field: str, key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         client_context(TlsConfig(**{field: str(tmp_path / "absent.pem")}))  # type: ignore[arg-type]
 

@@ -49,7 +49,7 @@ def put(source: Path, target: Path, number: int) -> None:
     new.replace(target)
 
 
-async def test_a_hundred_reloads_under_load_fail_nobody(
+async def test_a_hundred_reloads_under_load_do_not_fail(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "broker_core.listening.tls")
@@ -103,7 +103,7 @@ async def test_a_hundred_reloads_under_load_fail_nobody(
     assert len(changes) == RELOADS
 
 
-async def test_nothing_older_than_tls_1_2_is_spoken(tmp_path: Path) -> None:
+async def test_tls_below_1_2_is_not_supported(tmp_path: Path) -> None:
     made, key = certificate(tmp_path, "server")
     gate = TlsGate(TlsConfig(cert_path=str(made), key_path=str(key)))
     self_signed = TlsGate(TlsConfig())
@@ -113,7 +113,7 @@ async def test_nothing_older_than_tls_1_2_is_spoken(tmp_path: Path) -> None:
         assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
 
 
-async def test_who_never_shakes_hands_is_closed(
+async def test_a_peer_without_a_handshake_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert listener.HANDSHAKE_SECONDS <= 15

@@ -118,7 +118,7 @@ async def world() -> World:
     return World()
 
 
-async def test_a_turn_ends_when_its_time_is_used_and_the_rest_waits(world: World) -> None:
+async def test_a_turn_ends_when_its_time_is_used_up_and_the_rest_waits(world: World) -> None:
     a = world.peer("a")
 
     a.send(*[TURN_MS] * 4)
@@ -153,7 +153,7 @@ async def test_a_round_ends_when_its_time_is_used(world: World) -> None:
         before = len(world.served)
 
 
-async def test_who_comes_into_a_spent_round_waits_for_the_next_one(world: World) -> None:
+async def test_a_newcomer_to_a_spent_round_waits_for_the_next_one(world: World) -> None:
     a, b = world.peer("a"), world.peer("b")
     a.send(WHOLE_ROUND_MS)
 
@@ -168,7 +168,7 @@ async def test_who_comes_into_a_spent_round_waits_for_the_next_one(world: World)
     assert len(world.served) == 3
 
 
-async def test_whose_last_turn_was_short_goes_first(world: World) -> None:
+async def test_the_connection_with_the_shortest_last_turn_goes_first(world: World) -> None:
     quick, slow, other = world.peer("quick"), world.peer("slow"), world.peer("other")
     quick.send(0)
     slow.send(TURN_MS)
@@ -183,7 +183,7 @@ async def test_whose_last_turn_was_short_goes_first(world: World) -> None:
     assert world.served == ["quick0", "slow0"]
 
 
-async def test_a_full_buffer_leaves_a_spent_round_to_others(world: World) -> None:
+async def test_a_full_buffer_leaves_the_rest_of_the_round_to_others(world: World) -> None:
     """The transport keeps reading in the same round while more bytes are available."""
     a = world.peer("a")
     world.peer("b").send(ROUND_MS - 1)
@@ -199,7 +199,7 @@ async def test_a_full_buffer_leaves_a_spent_round_to_others(world: World) -> Non
     assert a.transport.is_read_from
 
 
-async def test_a_frame_that_comes_in_pieces_needs_no_turn(world: World) -> None:
+async def test_a_fragmented_frame_needs_no_turn(world: World) -> None:
     a = world.peer("a")
     frame = request(COSTS, body=b"0")
 
@@ -210,7 +210,7 @@ async def test_a_frame_that_comes_in_pieces_needs_no_turn(world: World) -> None:
     assert a.answered == [1]
 
 
-async def test_a_connection_that_closes_takes_no_more_turns(world: World) -> None:
+async def test_a_closing_connection_takes_no_more_turns(world: World) -> None:
     a = world.peer("a")
     a.send(*[TURN_MS] * 3)
 
@@ -248,7 +248,7 @@ async def test_a_request_that_is_served_alone_is_not_overtaken(world: World) -> 
     assert a.transport.is_read_from
 
 
-async def test_what_a_coroutine_does_before_it_waits_counts_to_the_turn(world: World) -> None:
+async def test_a_coroutines_work_before_it_waits_counts_for_the_turn(world: World) -> None:
     async def costly(command: RemotingCommand, connection: Connection) -> RemotingCommand:
         answer = world.costs(command, connection)
         if command.opaque % 2:
@@ -268,7 +268,7 @@ async def test_what_a_coroutine_does_before_it_waits_counts_to_the_turn(world: W
     assert sorted(a.answered) == list(range(10))
 
 
-async def test_steps_run_in_turns_and_give_what_they_return(world: World) -> None:
+async def test_steps_run_in_turns_and_return_their_results(world: World) -> None:
     done = 0
 
     def steps() -> Generator[None, None, str]:
@@ -289,7 +289,7 @@ async def test_steps_run_in_turns_and_give_what_they_return(world: World) -> Non
     assert await running == "content"
 
 
-async def test_steps_end_their_turn_when_its_time_is_used(world: World) -> None:
+async def test_steps_end_their_turn_when_its_time_is_used_up(world: World) -> None:
     done = 0
 
     def steps() -> Generator[None, None, None]:
@@ -309,7 +309,7 @@ async def test_steps_end_their_turn_when_its_time_is_used(world: World) -> None:
     assert done == ended
 
 
-async def test_what_steps_raise_is_raised_to_who_awaits_them(world: World) -> None:
+async def test_an_error_in_the_steps_is_raised_to_the_awaiting_caller(world: World) -> None:
     def steps() -> Generator[None, None, None]:
         yield
         raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "no")

@@ -44,7 +44,7 @@ WAYS: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
-def test_a_secret_is_found_in_each_way_of_writing_it(way) -> None:
+def test_a_secret_is_found_in_each_notation(way) -> None:
     text = f"before {way(SECRET)} after"
 
     assert mask_matches(text, find_secret, "***") == "before *** after"
@@ -52,7 +52,7 @@ def test_a_secret_is_found_in_each_way_of_writing_it(way) -> None:
 
 @pytest.mark.parametrize("inner", WAYS.values(), ids=list(WAYS))
 @pytest.mark.parametrize("outer", WAYS.values(), ids=list(WAYS))
-def test_a_secret_is_found_in_an_escape_inside_another(outer, inner) -> None:
+def test_a_secret_is_found_in_nested_escapes(outer, inner) -> None:
     assert mask_matches(outer(inner(SECRET)), find_secret, "***") == "***"
 
 
@@ -62,7 +62,7 @@ def test_a_secret_is_found_in_an_escape_inside_another(outer, inner) -> None:
     st.lists(st.sampled_from(["as it is", "json", "percent", "references"]), max_size=3),
     st.text(max_size=20),
 )
-def test_no_surroundings_keep_a_secret_from_being_found(before, ways, after) -> None:
+def test_a_secret_is_found_in_any_context(before, ways, after) -> None:
     secret = SECRET
     for way in ways:
         secret = WAYS[way](secret)
@@ -78,13 +78,13 @@ def test_no_surroundings_keep_a_secret_from_being_found(before, ways, after) -> 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet='ab\\u002B%&#;="{}49x', max_size=60))
-def test_a_text_without_the_secret_stays_as_it_is(text) -> None:
+def test_a_text_without_the_secret_is_unchanged(text) -> None:
     _readings, is_whole = readings_of(text)
 
     assert mask_matches(text, find_secret, "***") == (text if is_whole else "***")
 
 
-def test_values_of_json_are_lines_for_what_is_anchored() -> None:
+def test_json_values_are_lines_for_anchored_patterns() -> None:
     def find(text: str) -> list[tuple[int, int]]:
         return [each.span() for each in re.finditer(r"^4111$", text, re.MULTILINE)]
 
@@ -100,7 +100,7 @@ def list_of_none(_text: str) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("piece", ['\\"', "%41", "&amp;", "=41", '"', "\\", "\\u0041"])
-def test_the_work_grows_with_the_length_and_no_faster(piece) -> None:
+def test_the_work_grows_linearly_with_the_length(piece) -> None:
     """A body of 64 KiB takes the time of sixteen of 4 KiB, whatever its content."""
     short, long = piece * (4_096 // len(piece)), piece * (65_536 // len(piece))
 

@@ -14,7 +14,7 @@ def test_an_offset_msg_id_is_host_and_offset_in_upper_case_hex() -> None:
 
 
 @pytest.mark.parametrize("host", ["10.0.0.7:10911", "[fe80::1]:10911"])
-def test_what_is_made_is_parsed(host: str) -> None:
+def test_built_text_can_be_parsed(host: str) -> None:
     ip, port = host.strip("[").replace("]", "").rsplit(":", 1)
     data = host_bytes(ip, int(port))
 
@@ -23,5 +23,5 @@ def test_what_is_made_is_parsed(host: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "xyz", "0" * 31, "G" * 32, "0" * 33, "\u0660" * 32])
-def test_another_text_is_no_id(text: str) -> None:
+def test_another_text_is_not_an_id(text: str) -> None:
     assert parse_offset_msg_id(text) is None

@@ -10,7 +10,7 @@ from broker_core.message import names
 @pytest.mark.parametrize(
     "topic", ["a", "%RETRY%group", "A-b_9|x", "t" * 127, "%RETRY%" + "g" * 248]
 )
-def test_a_legal_topic_has_nothing_wrong(topic: str) -> None:
+def test_a_legal_topic_has_no_error(topic: str) -> None:
     assert names.check_topic(topic) is None
 
 
@@ -21,12 +21,12 @@ def test_an_illegal_topic_is_told_of(topic: str) -> None:
     assert names.check_topic(topic)
 
 
-def test_a_group_may_be_255_long_and_not_more() -> None:
+def test_a_group_name_may_have_at_most_255_characters() -> None:
     assert names.check_group("g" * 255) is None
     assert names.check_group("g" * 256)
 
 
-def test_half_and_schedule_topics_are_not_sent_to_by_clients() -> None:
+def test_clients_cannot_send_to_half_and_schedule_topics() -> None:
     assert names.is_not_allowed_send_topic("RMQ_SYS_TRANS_HALF_TOPIC")
     assert names.is_not_allowed_send_topic("SCHEDULE_TOPIC_XXXX")
     assert not names.is_not_allowed_send_topic("RMQ_SYS_TRACE_TOPIC")
@@ -46,5 +46,5 @@ def test_half_and_schedule_topics_are_not_sent_to_by_clients() -> None:
         ("CID_RMQ_SYS_a%b", ""),
     ],
 )
-def test_a_namespace_stands_before_the_name(resource: str, namespace: str) -> None:
+def test_a_namespace_precedes_the_name(resource: str, namespace: str) -> None:
     assert names.namespace_of(resource) == namespace

@@ -12,7 +12,7 @@ from broker_core.message import properties
 from broker_core.message.properties import decode, encode, without
 
 
-def test_what_is_encoded_is_decoded() -> None:
+def test_encoded_data_can_be_decoded() -> None:
     table = {"TAGS": "TagA", "KEYS": "k1 k2", "名": "值"}
 
     assert decode(encode(table)) == table
@@ -45,14 +45,14 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("text", "expected"), WELL_FORMED)
-def test_what_a_client_sends_is_read_as_everybody_reads_it(
+def test_a_clients_input_is_read_the_same_by_all_readers(
     text: str, expected: dict[str, str]
 ) -> None:
     assert properties.decode_client_properties(text) == properties.decode(text) == expected
 
 
 @pytest.mark.parametrize(("text", "reason"), BROKEN)
-def test_what_no_reader_gets_as_it_was_sent_is_refused_with_the_reason(
+def test_a_message_that_no_reader_gets_unchanged_is_rejected_with_the_reason(
     text: str, reason: str
 ) -> None:
     with pytest.raises(PropertiesError, match="^" + re.escape(reason)):
@@ -64,7 +64,7 @@ def test_what_no_reader_gets_as_it_was_sent_is_refused_with_the_reason(
         st.text(st.sampled_from("ab\0\1\2"), max_size=3), st.text("ab\0\1\2", max_size=3)
     )
 )
-def test_properties_that_are_sendable_are_read_as_they_were_sent(table: dict[str, str]) -> None:
+def test_sendable_properties_are_read_back_unchanged(table: dict[str, str]) -> None:
     try:
         properties.require_sendable(table)
     except PropertiesError:
@@ -97,7 +97,7 @@ def test_a_nul_is_named_with_its_property() -> None:
         ("a\x011\x02a\x012", {"a": "2"}),
     ],
 )
-def test_what_lacks_a_key_or_a_value_is_dropped(text: str, expected: dict[str, str]) -> None:
+def test_entries_without_a_key_or_a_value_are_dropped(text: str, expected: dict[str, str]) -> None:
     assert decode(text) == expected
 
 
@@ -113,5 +113,5 @@ def test_what_lacks_a_key_or_a_value_is_dropped(text: str, expected: dict[str, s
         ("aa\x011\x02a\x0111\x02a\x012\x02", "aa\x011\x02a\x0111\x02a\x012\x02"),
     ],
 )
-def test_every_pair_of_a_name_and_value_is_taken_out_and_no_other(text: str, expected: str) -> None:
+def test_every_name_value_pair_is_removed_and_no_other(text: str, expected: str) -> None:
     assert without(text, "a", "1") == expected

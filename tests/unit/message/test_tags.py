@@ -20,12 +20,12 @@ VECTORS = [
 
 
 @pytest.mark.parametrize(("text", "expected"), VECTORS)
-def test_the_hash_is_java_s(text: str, expected: int) -> None:
+def test_the_hash_is_javas(text: str, expected: int) -> None:
     assert java_hash(text) == expected
 
 
 @pytest.mark.parametrize("length", [255, 256, 257, 1000])
-def test_the_hash_of_a_long_text_is_that_of_the_loop(length: int) -> None:
+def test_the_hash_of_a_long_text_equals_the_loops(length: int) -> None:
     text = "".join(chr(97 + i % 26) for i in range(length))
     value = 0
     for character in text:
@@ -42,11 +42,11 @@ def test_no_tags_have_code_0(tags: str | None) -> None:
 @pytest.mark.parametrize(
     "key", ["", "k", "abcd", "abcde", "7F0000010001070DEA4E3E5B2F3B0001", "é" * 9]
 )
-def test_the_hash_of_an_index_key_is_that_of_topic_and_key(key: str) -> None:
+def test_an_index_keys_hash_is_that_of_topic_and_key(key: str) -> None:
     assert index_hash(unsigned_hash("TopicTest#"), key) == unsigned_hash("TopicTest#" + key)
 
 
-def test_the_half_message_s_index_key_has_the_real_broker_s_hash() -> None:
+def test_the_half_messages_index_key_has_the_real_brokers_hash() -> None:
     key = "RMQ_SYS_TRANS_HALF_TOPIC#FD00000000000000000000000000000227D05FFD2B2768EB29C20000"
 
     assert java_hash(key) == -1897986216

@@ -23,5 +23,5 @@ from broker_core.protocol import codes
         (-5, "before_v4_1_0"),
     ],
 )
-def test_a_version_has_the_name_that_the_original_gives_it(version: int, text: str) -> None:
+def test_a_version_has_the_originals_name(version: int, text: str) -> None:
     assert version_text(version) == text

@@ -80,7 +80,7 @@ def test_tag_subscriptions_and_empty_ones_have_no_filter(filters):
     assert filters.find("U", "g") is None
 
 
-def test_a_newer_subscription_replaces_the_filter_and_an_older_does_not(filters):
+def test_a_newer_subscription_replaces_the_filter_but_an_older_one_does_not(filters):
     filters.register("g", [sql("T", "a = 1", 5)])
 
     filters.register("g", [sql("T", "a = 2", 4)])
@@ -91,7 +91,7 @@ def test_a_newer_subscription_replaces_the_filter_and_an_older_does_not(filters)
     assert filters.find("T", "g").client_version == 6
 
 
-def test_the_same_expression_subscribed_again_keeps_its_birth(clock, filters):
+def test_an_expression_subscribed_again_keeps_its_birth_time(clock, filters):
     filters.register("g", [sql("T", "a = 1", 5)])
     born = clock.now_ms()
     clock.advance_ms(1000)
@@ -102,7 +102,7 @@ def test_the_same_expression_subscribed_again_keeps_its_birth(clock, filters):
     assert filters.find("T", "g").client_version == 6
 
 
-def test_a_newer_expression_that_does_not_compile_takes_the_filter_away(filters):
+def test_a_newer_expression_that_does_not_compile_removes_the_filter(filters):
     filters.register("g", [sql("T", "a = 1", 5)])
 
     filters.register("g", [sql("T", "a != 1", 6)])
@@ -110,7 +110,7 @@ def test_a_newer_expression_that_does_not_compile_takes_the_filter_away(filters)
     assert filters.find("T", "g") is None
 
 
-def test_a_filter_dies_with_its_subscription_or_group_and_lives_again(clock, filters):
+def test_a_filter_dies_and_revives_with_its_subscription_or_group(clock, filters):
     filters.register("g", [sql("T", "a = 1"), sql("U", "b = 1")])
     clock.advance_ms(1000)
 
@@ -140,7 +140,7 @@ def test_a_dead_filter_is_kept_for_a_day(clock, filters):
     assert filters.document() == {"filterDataByTopic": {}}
 
 
-def test_filters_are_there_after_a_restart_and_dead_until_a_heartbeat(tmp_path, clock, filters):
+def test_filters_survive_a_restart_and_are_dead_until_a_heartbeat(tmp_path, clock, filters):
     filters.register("g", [sql("T", "a = 1", 5)])
     filters.persist()
     clock.advance_ms(60_000)
@@ -156,7 +156,7 @@ def test_filters_are_there_after_a_restart_and_dead_until_a_heartbeat(tmp_path, 
     assert not found.is_dead
 
 
-def test_bits_of_another_size_void_the_file_and_a_bad_expression_its_own_entry(
+def test_bits_of_another_size_invalidate_the_file_and_a_bad_expression_its_own_entry(
     tmp_path, clock, filters
 ):
     filters.register("g", [sql("T", "a = 1"), sql("U", "b = 1")])
@@ -178,14 +178,14 @@ def test_bits_of_another_size_void_the_file_and_a_bad_expression_its_own_entry(
     assert voided.find("U", "g") is None
 
 
-def test_a_file_of_another_shape_is_refused_with_its_name(tmp_path, clock):
+def test_a_file_with_an_unexpected_structure_is_rejected_by_name(tmp_path, clock):
     (tmp_path / "consumerFilter.json").write_text('{"filterDataByTopic":{"T":7}}')
 
     with pytest.raises(StoreError, match=r"consumerFilter\.json"):
         filters_in(tmp_path, clock).load()
 
 
-def test_a_filters_bits_are_those_of_the_file(tmp_path, clock, filters):
+def test_a_filters_bits_match_the_file(tmp_path, clock, filters):
     filters.register("group", [sql("topic", "a = 1", 7)])
 
     (one,) = filters.of_topic("topic")
@@ -198,14 +198,14 @@ def test_a_filters_bits_are_those_of_the_file(tmp_path, clock, filters):
     assert list(loaded.of_topic("other")) == []
 
 
-def test_a_filter_of_a_group_that_is_gone_still_has_its_bits_in_bitmaps(filters):
+def test_a_removed_groups_filter_still_has_its_bits_in_bitmaps(filters):
     filters.register("group", [sql("topic", "a = 1", 7)])
     filters.unregister("group")
 
     assert [one.consumer_group for one in filters.of_topic("topic")] == ["group"]
 
 
-def test_no_filter_is_older_than_the_messages_that_were_stored_before_it(tmp_path, clock):
+def test_no_filter_is_older_than_messages_stored_before_it(tmp_path, clock):
     filters = filters_in(tmp_path, clock, lambda: clock.now_ms() + 5000)
 
     filters.register("group", [sql("topic", "a = 1", 7)])
@@ -215,7 +215,7 @@ def test_no_filter_is_older_than_the_messages_that_were_stored_before_it(tmp_pat
     assert registered.born_time == clock.now_ms() + 5000
 
 
-def test_an_administrators_expression_holds_until_a_newer_subscription(clock, filters):
+def test_an_administrators_expression_applies_until_a_newer_subscription(clock, filters):
     filters.register("g", [sql("T", "a > 1", 5)])
     clock.advance_ms(1_000)
 
@@ -241,7 +241,7 @@ def test_an_expression_that_does_not_compile_changes_nothing(filters):
     assert text_of(filters) == "a > 1"
 
 
-def test_a_filter_made_without_a_subscription_is_dead_and_lives_with_one(clock, filters):
+def test_a_filter_without_a_subscription_is_dead_and_revives_with_one(clock, filters):
     filters.put("g", "T", "SQL92", "a > 1", None)
     made = filters.find("T", "g")
 
@@ -251,7 +251,7 @@ def test_a_filter_made_without_a_subscription_is_dead_and_lives_with_one(clock, 
     assert (made.is_dead, made.client_version) == (False, 3)
 
 
-def test_a_filter_that_is_put_as_it_is_keeps_its_birth(clock, filters):
+def test_a_filter_stored_unchanged_keeps_its_birth_time(clock, filters):
     filters.register("g", [sql("T", "a > 1", 5)])
     born = filters.find("T", "g").born_time
     clock.advance_ms(1_000)
@@ -261,7 +261,7 @@ def test_a_filter_that_is_put_as_it_is_keeps_its_birth(clock, filters):
     assert (filters.find("T", "g").born_time, filters.find("T", "g").client_version) == (born, 7)
 
 
-def test_no_more_filters_are_put_than_there_may_be(tmp_path, clock):
+def test_the_number_of_filters_is_limited(tmp_path, clock):
     filters = filters_in(tmp_path, clock, limits=LimitsConfig(consumer_filter_nums_max=100))
     for number in range(100):
         filters.put(f"g{number}", "T", "SQL92", "a > 1", None)
@@ -273,7 +273,7 @@ def test_no_more_filters_are_put_than_there_may_be(tmp_path, clock):
     assert text_of(filters, group="g0") == "a > 2"
 
 
-def test_a_dropped_filter_comes_back_with_the_next_heartbeat(filters):
+def test_a_dropped_filter_returns_with_the_next_heartbeat(filters):
     filters.register("g", [sql("T", "a > 1", 5)])
 
     assert filters.drop("g", "T")
@@ -283,7 +283,7 @@ def test_a_dropped_filter_comes_back_with_the_next_heartbeat(filters):
     assert text_of(filters) == "a > 1"
 
 
-def test_a_slave_takes_over_what_an_administrator_put_at_its_master(tmp_path, clock, filters):
+def test_a_slave_takes_over_what_an_administrator_changed_on_its_master(tmp_path, clock, filters):
     slave = filters_in(tmp_path / "slave", clock)
     for each in (filters, slave):
         each.register("g", [sql("T", "a > 1", 5)])
@@ -298,7 +298,7 @@ def told_by(master: ConsumerFilters[Any]) -> dict[str, TopicFilters]:
     return msgspec.convert(master.document()["filterDataByTopic"], dict[str, TopicFilters])
 
 
-def test_a_slave_forgets_what_was_deleted_at_its_master(tmp_path, clock, filters):
+def test_a_slave_drops_data_deleted_on_its_master(tmp_path, clock, filters):
     slave = filters_in(tmp_path / "slave", clock)
     filters.register("g", [sql("T", "a > 1", 5)])
     slave.follow(told_by(filters))
@@ -311,9 +311,7 @@ def test_a_slave_forgets_what_was_deleted_at_its_master(tmp_path, clock, filters
     assert slave.document() == {"filterDataByTopic": {}}
 
 
-def test_a_slave_keeps_what_members_subscribed_anew_there_and_what_lives_there(
-    tmp_path, clock, filters
-):
+def test_a_slave_keeps_live_entries_and_those_that_members_resubscribed(tmp_path, clock, filters):
     slave = filters_in(tmp_path / "slave", clock)
     for group in ("anew", "alive"):
         filters.register(group, [sql("T", "a > 1", 5)])
@@ -328,7 +326,7 @@ def test_a_slave_keeps_what_members_subscribed_anew_there_and_what_lives_there(
     assert text_of(slave, group="alive") == "a > 1"
 
 
-async def test_what_cannot_be_written_is_said(filters, monkeypatch):
+async def test_a_failed_write_is_reported(filters, monkeypatch):
     filters.put("g", "T", "SQL92", "a > 1", None)
 
     def fail(*_args, **_more):

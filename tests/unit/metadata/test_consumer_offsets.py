@@ -37,7 +37,7 @@ def test_offsets_survive_a_restart_in_rocketmqs_text(tmp_path: Path) -> None:
     assert make_offsets(tmp_path).queues("g", "T") == {0: 7, 1: 25}
 
 
-def test_nothing_is_written_when_nothing_moved(tmp_path: Path) -> None:
+def test_nothing_is_written_if_nothing_moved(tmp_path: Path) -> None:
     offsets = make_offsets(tmp_path)
     offsets.commit("g", "T", 0, 7)
     offsets.persist()
@@ -57,7 +57,7 @@ def test_a_smaller_offset_is_a_reset_and_is_kept(tmp_path: Path) -> None:
     assert offsets.query("g", "T", 0) == 3
 
 
-def test_topics_and_groups_find_each_other(tmp_path: Path) -> None:
+def test_topics_and_groups_link_to_each_other(tmp_path: Path) -> None:
     offsets = make_offsets(tmp_path)
     offsets.commit("g", "T", 0, 1)
     offsets.commit("g", "U", 0, 1)
@@ -78,7 +78,7 @@ def test_deleting_a_group_leaves_the_others(tmp_path: Path) -> None:
     assert offsets.query("h", "T", 0) == 2
 
 
-def test_a_file_with_nonsense_in_it_is_one_sentence(tmp_path: Path) -> None:
+def test_a_file_with_invalid_content_is_reported_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "consumerOffset.json").write_text('{"offsetTable":{"T@g":{"0":"x"}}}')
 
     with pytest.raises(StoreError, match=r"consumerOffset\.json"):
@@ -93,7 +93,7 @@ def make_bounded(directory: Path, known: set[tuple[str, str]], **limits: int) ->
     )
 
 
-def test_all_offsets_together_are_bounded_and_those_that_are_there_still_move(
+def test_the_total_number_of_offsets_is_limited_and_existing_ones_still_move(
     tmp_path: Path,
 ) -> None:
     known = {("g", "T"), ("g", "U")}
@@ -112,7 +112,7 @@ def test_all_offsets_together_are_bounded_and_those_that_are_there_still_move(
     offsets.commit("g", "U", 0, 1)
 
 
-def test_unknown_groups_and_topics_have_a_share_and_take_no_room_from_known_ones(
+def test_unknown_groups_and_topics_share_one_entry_and_take_no_space_from_known_ones(
     tmp_path: Path,
 ) -> None:
     known = {("g", "T")}
@@ -143,7 +143,7 @@ def test_the_offsets_in_the_file_count(tmp_path: Path) -> None:
         offsets.commit("g", "T", 1, 1)
 
 
-def test_the_brokers_own_offsets_always_have_room(tmp_path: Path) -> None:
+def test_the_brokers_own_offsets_always_fit(tmp_path: Path) -> None:
     offsets = make_bounded(tmp_path, set(), consumer_offset_nums_max=1, unknown_offset_nums_max=1)
 
     place = names.TRANSACTION_CONSUMER_GROUP, names.RMQ_SYS_TRANS_HALF_TOPIC, 0
@@ -153,7 +153,7 @@ def test_the_brokers_own_offsets_always_have_room(tmp_path: Path) -> None:
     assert offsets.query(*place) == 7
 
 
-def test_a_cut_of_the_log_lowers_the_offsets_behind_it(tmp_path: Path) -> None:
+def test_a_truncated_log_lowers_later_offsets(tmp_path: Path) -> None:
     offsets = make_offsets(tmp_path)
     offsets.commit("g", "T", 0, 10)
     offsets.commit("g", "T", 1, 3)

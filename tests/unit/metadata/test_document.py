@@ -21,13 +21,13 @@ def test_a_fresh_store_has_no_document(document: Document) -> None:
     assert document.load() is None
 
 
-def test_what_was_saved_is_loaded(document: Document) -> None:
+def test_saved_data_is_loaded(document: Document) -> None:
     document.save({"offsetTable": {"T@g": {0: 7}}})
 
     assert document.load() == {"offsetTable": {"T@g": {"0": 7}}}
 
 
-def test_the_text_before_stays_as_bak(document: Document) -> None:
+def test_the_former_text_stays_as_bak(document: Document) -> None:
     document.save({"a": 1})
     document.save({"a": 2})
 
@@ -48,7 +48,7 @@ def test_a_damaged_file_falls_back_to_bak_and_says_so(
     assert document.path.with_name("topics.json.damaged").read_text(encoding="latin-1") == text
 
 
-def test_after_a_fallback_the_good_text_is_not_lost_to_the_next_save(document: Document) -> None:
+def test_after_a_fallback_the_good_text_survives_the_next_save(document: Document) -> None:
     document.save({"a": 1})
     document.save({"a": 2})
     document.path.write_text("{")
@@ -68,7 +68,7 @@ def test_a_missing_file_falls_back_to_bak(document: Document) -> None:
     assert document.load() == {"a": 1}
 
 
-def test_two_damaged_files_are_one_sentence_and_stay(document: Document) -> None:
+def test_two_damaged_files_are_reported_in_one_sentence_and_stay(document: Document) -> None:
     document.path.write_text("{")
     document.path.with_name("topics.json.bak").write_text("{")
 

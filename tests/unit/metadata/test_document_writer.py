@@ -44,7 +44,7 @@ class Written:
         self.writer.changed(name)
 
 
-def test_a_change_is_not_written_until_somebody_asks() -> None:
+def test_a_change_is_only_written_when_a_test_is_run() -> None:
     written = Written()
 
     written.put("a")
@@ -53,7 +53,7 @@ def test_a_change_is_not_written_until_somebody_asks() -> None:
     assert set(written.writer.unwritten) == {"a"}
 
 
-async def test_who_waits_for_a_change_finds_it_in_the_file_and_the_loop_did_not_write() -> None:
+async def test_a_change_is_in_the_file_for_waiters_without_blocking_the_loop() -> None:
     written = Written()
     written.put("a")
 
@@ -65,7 +65,7 @@ async def test_who_waits_for_a_change_finds_it_in_the_file_and_the_loop_did_not_
     assert not written.writer.unwritten
 
 
-async def test_one_write_serves_all_who_wait() -> None:
+async def test_one_write_serves_all_waiters() -> None:
     written = Written()
     for number in range(400):
         written.put(f"g{number}")
@@ -88,7 +88,7 @@ async def test_a_change_during_a_write_is_in_the_next_one() -> None:
     assert [text for _, text in written.storage.writes][-1] == b'{\n\t"a":2\n}'
 
 
-async def test_who_waits_is_told_when_it_cannot_be_written_and_the_next_write_has_it(
+async def test_waiters_are_notified_of_a_failed_write_and_the_next_write_includes_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     written = Written()

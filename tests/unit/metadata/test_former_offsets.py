@@ -4,7 +4,7 @@ from broker_core.metadata.former_offsets import DISCARD_S, QUEUES_MAX, FormerOff
 from tests.support.clock import ManualClock
 
 
-def test_the_first_commits_in_a_queue_of_a_deleted_topic_are_former_for_a_minute() -> None:
+def test_the_first_commits_in_a_deleted_topics_queue_are_former_for_a_minute() -> None:
     clock = ManualClock()
     former = FormerOffsets(clock)
     former.remember("g", "T", {0, 1})
@@ -18,7 +18,7 @@ def test_the_first_commits_in_a_queue_of_a_deleted_topic_are_former_for_a_minute
     assert not former.is_former("h", "T", 0)
 
 
-def test_a_queue_is_forgotten_alone_and_a_group_with_all_its_queues() -> None:
+def test_a_queue_is_removed_alone_and_a_group_with_all_its_queues() -> None:
     former = FormerOffsets(ManualClock())
     former.remember("g", "T", {0, 1})
     former.remember("g", "U", {0})

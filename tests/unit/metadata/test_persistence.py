@@ -53,7 +53,7 @@ async def stop_early(writing: Callable[[], Coroutine[Any, Any, object]]) -> None
         is_over.set()
 
 
-async def test_offsets_and_filters_are_written_by_the_end_of_the_broker(tmp_path, offsets, filters):
+async def test_offsets_and_filters_are_written_when_the_broker_ends(tmp_path, offsets, filters):
     persistence = MetadataPersistence([], offsets, filters, lambda: 5.0, ManualClock())
     offsets.commit("g", "T", 0, 25)
     filters.put("g", "T", "SQL92", "a > 1", None)
@@ -66,7 +66,7 @@ async def test_offsets_and_filters_are_written_by_the_end_of_the_broker(tmp_path
     assert "a > 1" in (tmp_path / "consumerFilter.json").read_text()
 
 
-async def test_delay_offsets_that_were_not_written_still_have_to_be(tmp_path):
+async def test_unwritten_delay_offsets_stay_pending(tmp_path):
     offsets = DelayOffsets(Document(FileStorage(), tmp_path / "delayOffset.json"))
     offsets.move(3, 50)
 

@@ -33,7 +33,7 @@ def test_a_restart_reads_the_modes() -> None:
     assert again.find("T", "g") == mode("g")
 
 
-def test_modes_are_bounded_and_one_that_is_there_may_change() -> None:
+def test_modes_are_limited_in_number_and_existing_ones_may_change() -> None:
     modes = RequestModes(Document(FaultyStorage(), PATH), FEW)
     for group in ("g", "h"):
         modes.put(mode(group))
@@ -46,7 +46,7 @@ def test_modes_are_bounded_and_one_that_is_there_may_change() -> None:
 
 
 @pytest.mark.parametrize("names", [("g" * 256, "T"), ("g", "T" * 256)])
-def test_a_long_name_is_refused(names: tuple[str, str]) -> None:
+def test_a_long_name_is_rejected(names: tuple[str, str]) -> None:
     modes = RequestModes(Document(FaultyStorage(), PATH), FEW)
 
     with pytest.raises(RequestRefusedError, match="255 characters"):

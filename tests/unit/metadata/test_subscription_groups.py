@@ -22,7 +22,7 @@ def make_groups(directory: Path, **keys: str) -> SubscriptionGroups:
     return groups
 
 
-def test_a_group_is_made_on_first_use_and_kept(tmp_path: Path) -> None:
+def test_a_group_is_created_on_first_use_and_kept(tmp_path: Path) -> None:
     groups = make_groups(tmp_path)
     made = groups.find_or_create("g")
     groups.writer.write_now()
@@ -39,7 +39,7 @@ def test_without_automatic_creation_only_known_groups_consume(tmp_path: Path) ->
     assert groups.find_or_create("TOOLS_CONSUMER") is not None
 
 
-def test_a_group_whose_name_is_no_name_is_not_made(tmp_path: Path) -> None:
+def test_a_group_with_an_invalid_name_is_not_created(tmp_path: Path) -> None:
     assert make_groups(tmp_path).find_or_create("../g") is None
 
 
@@ -56,7 +56,7 @@ def test_a_group_is_changed_and_deleted(tmp_path: Path) -> None:
     assert make_groups(tmp_path).find("g") is None
 
 
-def test_a_group_that_was_stopped_consumes_again_after_a_restart(tmp_path: Path) -> None:
+def test_a_stopped_group_consumes_again_after_a_restart(tmp_path: Path) -> None:
     groups = make_groups(tmp_path)
     groups.find_or_create("slow")
     groups.disable_consume("slow")
@@ -72,7 +72,7 @@ def test_a_group_that_was_stopped_consumes_again_after_a_restart(tmp_path: Path)
     assert again.consume_enable
 
 
-def test_a_group_that_was_stopped_consumes_when_it_is_configured_again(tmp_path: Path) -> None:
+def test_a_stopped_group_consumes_when_it_is_reconfigured(tmp_path: Path) -> None:
     groups = make_groups(tmp_path)
     groups.find_or_create("slow")
     groups.disable_consume("slow")

@@ -27,7 +27,7 @@ def make_topics(directory: Path, **keys: str) -> Topics:
     return topics
 
 
-def test_the_topics_of_the_boot_are_there(tmp_path: Path) -> None:
+def test_the_topics_created_at_boot_are_present(tmp_path: Path) -> None:
     table = make_topics(tmp_path).table
 
     found = {name: (one.write_queue_nums, one.perm) for name, one in table.items()}
@@ -52,7 +52,7 @@ def test_without_automatic_creation_there_is_no_model(tmp_path: Path) -> None:
     assert topics.create_from_default("T", "TBW102", 4) is None
 
 
-def test_a_topic_made_on_its_first_send_has_the_smaller_queue_count(tmp_path: Path) -> None:
+def test_a_topic_created_on_its_first_send_has_the_smaller_queue_count(tmp_path: Path) -> None:
     topics = make_topics(tmp_path)
 
     made = topics.create_from_default("T", "TBW102", 4)
@@ -64,7 +64,7 @@ def test_a_topic_made_on_its_first_send_has_the_smaller_queue_count(tmp_path: Pa
     assert other.write_queue_nums == 8
 
 
-def test_a_topic_made_on_its_first_send_takes_over_how_its_model_filters(tmp_path: Path) -> None:
+def test_a_topic_created_on_its_first_send_inherits_its_models_filter_type(tmp_path: Path) -> None:
     topics = make_topics(tmp_path)
     topics.put(msgspec.structs.replace(topics.table["TBW102"], topic_filter_type="MULTI_TAG"))
 
@@ -75,7 +75,7 @@ def test_a_topic_made_on_its_first_send_takes_over_how_its_model_filters(tmp_pat
     assert topics.table["TBW102"].perm == 7
 
 
-def test_a_topic_that_is_made_has_the_flags_that_are_given(tmp_path: Path) -> None:
+def test_a_created_topic_has_the_given_flags(tmp_path: Path) -> None:
     topics = make_topics(tmp_path)
 
     made = topics.create_from_default("T", "TBW102", 4, FLAG_UNIT)
@@ -86,7 +86,7 @@ def test_a_topic_that_is_made_has_the_flags_that_are_given(tmp_path: Path) -> No
     assert topics.create_retry("%RETRY%g", 1).topic_sys_flag == 2
 
 
-def test_a_change_is_persisted_counted_and_told(tmp_path: Path) -> None:
+def test_a_change_is_persisted_counted_and_announced(tmp_path: Path) -> None:
     topics = make_topics(tmp_path)
     told: list[str] = []
     topics.on_change = told.append
@@ -112,7 +112,7 @@ def test_a_deleted_topic_stays_deleted(tmp_path: Path) -> None:
     assert make_topics(tmp_path).find("T") is None
 
 
-def test_a_file_of_the_original_is_read(tmp_path: Path) -> None:
+def test_a_file_of_the_original_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "topics.json").write_text(
         '{\n\t"dataVersion":{\n\t\t"counter":269,\n\t\t"timestamp":1795252759675\n\t},\n'
         '\t"topicConfigTable":{\n\t\t"TopicTest":{\n\t\t\t"attributes":{},\n\t\t\t"order":false,\n'
@@ -127,7 +127,7 @@ def test_a_file_of_the_original_is_read(tmp_path: Path) -> None:
     assert topics.table["TopicTest"].read_queue_nums == 8
 
 
-def test_a_file_with_nonsense_in_it_is_one_sentence(tmp_path: Path) -> None:
+def test_a_file_with_invalid_content_is_reported_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "topics.json").write_text('{"topicConfigTable":{"T":{"perm":"many"}}}')
 
     with pytest.raises(StoreError, match=r"topics\.json"):

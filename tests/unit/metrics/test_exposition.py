@@ -18,7 +18,7 @@ def gauge(*series: tuple[dict[str, str], float | None], text: str = "A text") ->
     return Family("a_gauge", "gauge", text, series)
 
 
-def test_a_gauge_has_its_type_its_text_and_the_labels_of_all() -> None:
+def test_a_gauge_has_its_type_help_text_and_all_labels() -> None:
     [family, _] = parsed(text_of(gauge(({"topic": "T"}, 1.5))))
 
     assert (family.type, family.documentation) == ("gauge", "A text")
@@ -35,24 +35,24 @@ def test_no_value_breaks_out_of_its_label(value: str) -> None:
     assert said == [value.replace("\ud800", "?"), "next"]
 
 
-def test_a_text_of_several_lines_is_one() -> None:
+def test_a_text_of_several_lines_is_one_value() -> None:
     [family, _] = parsed(text_of(gauge(({}, 1), text="one\ntwo \\ three")))
 
     assert family.documentation == "one\ntwo \\ three"
 
 
-def test_what_is_not_known_is_left_out() -> None:
+def test_unknown_values_are_left_out() -> None:
     assert next(iter(parsed(text_of(gauge(({}, None)))))).samples == []
 
 
 @pytest.mark.parametrize("value", [0, 7, 1 << 62, 0.1, 1e-9, 1.5e12])
-def test_numbers_are_read_as_they_were(value: float) -> None:
+def test_written_numbers_are_read_back(value: float) -> None:
     [family, _] = parsed(text_of(gauge(({}, value))))
 
     assert family.samples[0].value == value
 
 
-def test_a_histogram_counts_up_to_each_bound() -> None:
+def test_a_histogram_counts_cumulatively() -> None:
     metric = Histogram("took", "Time", (0.5, 1.0), [({"what": "put"}, (2, 0, 1), 4.25)])
 
     [family, _] = parsed(text_of(metric))

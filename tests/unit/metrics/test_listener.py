@@ -78,7 +78,7 @@ async def ended(
     return reader, asyncio.get_running_loop().create_task(wait())
 
 
-async def test_a_scrape_gets_the_page_and_the_end_of_the_connection() -> None:
+async def test_a_scrape_gets_the_page_and_the_connection_closes() -> None:
     async with serving() as port:
         head, _, body = (await answer_to(port, GET)).partition(b"\r\n\r\n")
 
@@ -88,7 +88,7 @@ async def test_a_scrape_gets_the_page_and_the_end_of_the_connection() -> None:
     assert body == b"up 1\n"
 
 
-async def test_a_head_in_pieces_and_a_query_are_fine() -> None:
+async def test_a_fragmented_head_and_a_query_are_accepted() -> None:
     async with serving() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for piece in (b"GET /met", b"rics?x=1 HTTP/1.0\r\n", b"\r", b"\n"):
@@ -121,14 +121,14 @@ async def test_nothing_else_is_served(request_line: bytes, status: bytes) -> Non
     assert b"up 1" not in answer
 
 
-async def test_a_head_that_does_not_end_is_refused_when_it_is_too_long() -> None:
+async def test_an_endless_head_is_rejected_when_it_is_too_long() -> None:
     async with serving() as port:
         answer = await answer_to(port, b"GET /metrics HTTP/1.1\r\nx: " + b"y" * HEAD_BYTES_MAX)
 
     assert answer.startswith(b"HTTP/1.1 431 ")
 
 
-async def test_who_says_nothing_is_left_after_some_seconds() -> None:
+async def test_a_silent_peer_is_dropped_after_some_seconds() -> None:
     clock = ManualClock()
     async with serving(clock=clock) as port:
         _, silent = await ended(port, b"GET /metr")
@@ -138,7 +138,7 @@ async def test_who_says_nothing_is_left_after_some_seconds() -> None:
         assert await asyncio.wait_for(silent, LIMIT_S) == b""
 
 
-async def test_an_answer_that_takes_too_long_is_given_up() -> None:
+async def test_a_slow_answer_times_out() -> None:
     clock, begun = ManualClock(), asyncio.Event()
 
     async def never() -> bytes:
@@ -154,7 +154,7 @@ async def test_an_answer_that_takes_too_long_is_given_up() -> None:
         assert await asyncio.wait_for(waiting, LIMIT_S) == b""
 
 
-async def test_a_page_that_fails_ends_its_connection_alone(
+async def test_a_failing_page_only_ends_its_own_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     pages = iter([None, b"up 1\n"])
@@ -172,7 +172,7 @@ async def test_a_page_that_fails_ends_its_connection_alone(
     assert "task stopped name=scrape" in caplog.text
 
 
-async def test_there_are_only_so_many_connections_at_once() -> None:
+async def test_the_number_of_simultaneous_connections_is_limited() -> None:
     async with serving() as port:
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX)]
         _, refused = await ended(port, GET)
@@ -188,7 +188,7 @@ async def test_there_are_only_so_many_connections_at_once() -> None:
             pass  # The server notices closed connections with a delay.
 
 
-async def test_who_is_not_allowed_gets_nothing_and_the_log_says_what_to_do(
+async def test_an_unauthorized_client_gets_nothing_and_the_log_has_advice(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with serving(allowed="192.0.2.7") as port:
@@ -200,7 +200,7 @@ async def test_who_is_not_allowed_gets_nothing_and_the_log_says_what_to_do(
     )
 
 
-async def test_a_port_in_use_is_one_sentence() -> None:
+async def test_a_port_in_use_is_reported_in_one_sentence() -> None:
     async with serving() as port:
         clock = ManualClock()
         peers = AllowedPeers(METRICS_PORT, "", [], has_acl=False)

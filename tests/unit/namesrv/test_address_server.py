@@ -54,7 +54,7 @@ def asking(web: WebServer, clock: ManualClock, told: list[list[str]]) -> Address
     return AddressServer(f"http://127.0.0.1:{web.port}/rocketmq/nsaddr", clock, told.append)
 
 
-async def test_it_tells_where_the_name_servers_are_and_when_they_are_others() -> None:
+async def test_it_reports_name_server_addresses_and_their_changes() -> None:
     told: list[list[str]] = []
     async with web_server() as web:
         server = asking(web, ManualClock(), told)
@@ -88,7 +88,7 @@ async def test_an_answer_without_addresses_changes_nothing(
     assert caplog.text.count("address server unreachable") == 1
 
 
-async def test_one_that_does_not_answer_is_not_waited_on_for_long() -> None:
+async def test_an_unresponsive_broker_is_not_waited_for_for_long() -> None:
     told: list[list[str]] = []
     clock = ManualClock()
     async with web_server() as web:
@@ -101,7 +101,7 @@ async def test_one_that_does_not_answer_is_not_waited_on_for_long() -> None:
     assert told == []
 
 
-async def test_it_is_asked_every_two_minutes() -> None:
+async def test_it_is_queried_every_two_minutes() -> None:
     told: asyncio.Queue[list[str]] = asyncio.Queue()
     clock = ManualClock()
     async with web_server() as web:

@@ -28,7 +28,7 @@ from broker_core.namesrv.addresses import check_address
         "xn--brker-jua.example:10911",
     ],
 )
-def test_an_address_of_a_broker_is_taken(address: str) -> None:
+def test_a_broker_address_is_accepted(address: str) -> None:
     check_address(address)
 
 
@@ -110,12 +110,12 @@ def test_an_address_of_a_broker_is_taken(address: str) -> None:
         (f"{'a.' * 127}a:10911", "neither an IP address nor a host name"),
     ],
 )
-def test_what_leads_elsewhere_is_refused_with_the_reason(address: str, reason: str) -> None:
+def test_a_path_that_leads_elsewhere_is_rejected_with_the_reason(address: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         check_address(address)
 
 
-def test_whoever_may_choose_any_port_may_have_a_low_one() -> None:
+def test_a_user_who_may_choose_any_port_may_choose_a_low_one() -> None:
     check_address("10.0.0.1:911", port_min=1)
     with pytest.raises(ValueError, match="between 1 and 65535"):
         check_address("10.0.0.1:0", port_min=1)

@@ -24,7 +24,7 @@ def loaded(path: Path) -> KvConfigs:
     return kv_configs
 
 
-def test_what_is_put_is_there_after_a_restart(path: Path) -> None:
+def test_stored_messages_are_present_after_a_restart(path: Path) -> None:
     kv_configs = loaded(path)
 
     kv_configs.put("ORDER_TOPIC_CONFIG", "T", "broker-a:4")
@@ -37,7 +37,7 @@ def test_what_is_put_is_there_after_a_restart(path: Path) -> None:
     )
 
 
-def test_what_is_not_there_is_none(path: Path) -> None:
+def test_a_missing_entry_is_none(path: Path) -> None:
     kv_configs = loaded(path)
 
     assert kv_configs.get("n", "k") is None
@@ -60,7 +60,7 @@ def test_a_damaged_file_falls_back_to_its_backup(
     assert not damage or "key-value file damaged" in caplog.text
 
 
-def test_a_damaged_file_without_backup_is_one_sentence(path: Path) -> None:
+def test_a_damaged_file_without_backup_is_reported_in_one_sentence(path: Path) -> None:
     path.parent.mkdir()
     path.write_text("{")
     path.with_name("kvConfig.json.bak").write_text("{")
@@ -87,7 +87,7 @@ def test_texts_are_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         kv_configs.put("m", "l", "v")
 
 
-def test_what_cannot_be_written_is_refused_and_not_kept(
+def test_an_unwritable_change_is_rejected_and_not_kept(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kv_configs = loaded(path)

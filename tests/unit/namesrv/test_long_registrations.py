@@ -58,7 +58,7 @@ def test_a_registration_ends_with_its_connection(table: RouteTable, *, is_back: 
     assert table.topics() == (["Other"] if is_back else [])
 
 
-def test_a_later_registration_replaces_one_that_is_not_done(table: RouteTable) -> None:
+def test_a_later_registration_replaces_a_pending_one(table: RouteTable) -> None:
     owner, again = object(), object()
     steps = table.register_steps(MASTER, many(3 * TOPICS_PER_STEP), owner=owner)
     next(steps)
@@ -69,7 +69,7 @@ def test_a_later_registration_replaces_one_that_is_not_done(table: RouteTable) -
     assert perms(table, "T0") == {"b": 4}
 
 
-def test_many_brokers_that_go_together_are_a_few_lines(
+def test_many_brokers_lost_together_are_a_few_lines(
     table: RouteTable, caplog: pytest.LogCaptureFixture
 ) -> None:
     owner = object()
@@ -85,7 +85,7 @@ def test_many_brokers_that_go_together_are_a_few_lines(
     assert lines[-1] == f"broker disconnected more={50 - LINES_MAX}"
 
 
-def test_a_connection_is_not_asked_for_what_others_registered_since(table: RouteTable) -> None:
+def test_a_connection_is_not_charged_for_later_registrations_by_others(table: RouteTable) -> None:
     owner, other = object(), object()
     table.register(MASTER, topics("T"), owner=owner)
     table.unregister(MASTER, owner)

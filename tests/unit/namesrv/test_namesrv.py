@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 BROKER = {"brokerName": "b", "brokerAddr": "10.0.0.1:10911", "clusterName": "c", "brokerId": "0"}
 
 
-async def test_a_silent_broker_is_forgotten_and_disconnected(tmp_path: Path) -> None:
+async def test_a_silent_broker_is_removed_and_disconnected(tmp_path: Path) -> None:
     clock = ManualClock()
     name_server = NameServer("127.0.0.1", 0, clock, FileStorage(), tmp_path / "kvConfig.json")
     await name_server.start()
@@ -40,7 +40,7 @@ async def test_a_silent_broker_is_forgotten_and_disconnected(tmp_path: Path) -> 
     await name_server.shutdown()
 
 
-async def test_an_impostor_that_comes_and_goes_leaves_the_route_as_it_was(tmp_path: Path) -> None:
+async def test_a_temporary_impostor_leaves_the_route_unchanged(tmp_path: Path) -> None:
     name_server = NameServer(
         "127.0.0.1", 0, ManualClock(), FileStorage(), tmp_path / "kvConfig.json"
     )

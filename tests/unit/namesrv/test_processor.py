@@ -83,7 +83,7 @@ def name_server(tmp_path: Path) -> NameServerUnderTest:
     return NameServerUnderTest(tmp_path / "kvConfig.json")
 
 
-def test_a_route_comes_in_the_dialect_of_the_clients_version(
+def test_a_route_uses_the_dialect_of_the_clients_version(
     name_server: NameServerUnderTest,
 ) -> None:
     name_server.register()
@@ -109,7 +109,7 @@ def test_an_unknown_topic_has_no_route(name_server: NameServerUnderTest) -> None
 
 
 @pytest.mark.parametrize("is_told", [True, False])
-def test_order_queues_are_told_when_that_is_enabled(tmp_path: Path, is_told: bool) -> None:
+def test_order_queues_are_reported_when_that_is_enabled(tmp_path: Path, is_told: bool) -> None:
     name_server = NameServerUnderTest(tmp_path / "kv.json", order_message_enable=is_told)
     name_server.kv_configs.put("ORDER_TOPIC_CONFIG", "T", "b:8")
     name_server.register()
@@ -128,7 +128,7 @@ def test_a_registration_is_answered_with_the_order_topics(
     assert name_server.ask(103, BROKER, REGISTRATION).body == b'{"table":{"T":"b:8"}}'
 
 
-def test_a_slave_is_told_its_master(name_server: NameServerUnderTest) -> None:
+def test_a_slave_learns_its_masters_address(name_server: NameServerUnderTest) -> None:
     name_server.register()
 
     slave = {**BROKER, "brokerId": "1", "brokerAddr": "10.0.0.2:10911"}
@@ -139,7 +139,7 @@ def test_a_slave_is_told_its_master(name_server: NameServerUnderTest) -> None:
     }
 
 
-def test_a_registration_comes_in_four_forms(name_server: NameServerUnderTest) -> None:
+def test_there_are_four_forms_of_registration(name_server: NameServerUnderTest) -> None:
     crc32 = str(zlib.crc32(REGISTRATION) & 0x7FFFFFFF)
     name_server.register({"bodyCrc32": crc32, "compressed": "false"})
     assert name_server.routes.topics() == ["T"]
@@ -178,7 +178,7 @@ def test_a_registration_comes_in_four_forms(name_server: NameServerUnderTest) ->
         ({}, b'{"filterServerList":["169.254.169.254:8080"]}', "clients cannot connect to"),
     ],
 )
-def test_a_registration_that_cannot_be_is_refused(
+def test_an_invalid_registration_is_rejected(
     name_server: NameServerUnderTest, fields: dict[str, str], body: bytes, remark: str
 ) -> None:
     with pytest.raises(RequestRefusedError, match=remark) as refusal:
@@ -198,7 +198,7 @@ def test_a_broker_that_unregisters_is_gone(name_server: NameServerUnderTest) -> 
     assert name_server.ask(106).body == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
 
 
-def test_a_stranger_neither_takes_nor_ends_a_brokers_route(
+def test_a_stranger_neither_takes_over_nor_ends_a_brokers_route(
     name_server: NameServerUnderTest,
 ) -> None:
     name_server.register()
@@ -227,7 +227,7 @@ def test_a_signed_registration_moves_a_broker(name_server: NameServerUnderTest) 
     assert name_server.routes.topics() == []
 
 
-def test_a_version_asked_over_a_new_connection_asks_for_a_registration(
+def test_a_version_query_on_a_new_connection_requests_a_registration(
     name_server: NameServerUnderTest,
 ) -> None:
     name_server.register()
@@ -252,7 +252,7 @@ def test_a_data_version_is_compared(name_server: NameServerUnderTest) -> None:
         name_server.ask(322, BROKER, b"[]")
 
 
-def test_kv_configs_are_put_got_listed_deleted(name_server: NameServerUnderTest) -> None:
+def test_kv_configs_are_stored_read_listed_and_deleted(name_server: NameServerUnderTest) -> None:
     entry = {"namespace": "n", "key": "k"}
 
     missing = name_server.ask(101, entry)
@@ -277,7 +277,7 @@ def test_permissions_are_wiped_and_added(name_server: NameServerUnderTest) -> No
     assert name_server.ask(205, {"brokerName": "x"}).ext_fields == {"wipeTopicCount": "0"}
 
 
-def test_topics_are_listed_in_every_way(name_server: NameServerUnderTest) -> None:
+def test_topics_are_listed_in_every_order(name_server: NameServerUnderTest) -> None:
     name_server.register()
 
     assert name_server.ask(206).body == b'{"topicList":["T"]}'
@@ -313,7 +313,7 @@ def change(name_server: NameServerUnderTest, text: str) -> None:
     assert answer.code == ResponseCode.SUCCESS
 
 
-def test_a_switch_is_changed_shown_and_kept(name_server: NameServerUnderTest) -> None:
+def test_a_switch_can_be_changed_shown_and_kept(name_server: NameServerUnderTest) -> None:
     assert shown(name_server) == SHOWN
 
     change(name_server, "productEnvName=test\norderMessageEnable=TRUE\nlistenPort=9876\n")
@@ -337,7 +337,7 @@ def test_a_switch_is_changed_shown_and_kept(name_server: NameServerUnderTest) ->
         ("productEnvName=a b", ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_any_other_key_and_a_bad_value_change_nothing(
+def test_any_other_key_and_an_invalid_value_change_nothing(
     name_server: NameServerUnderTest, text: str, code: int
 ) -> None:
     with pytest.raises(RequestRefusedError) as refusal:
@@ -348,7 +348,7 @@ def test_any_other_key_and_a_bad_value_change_nothing(
     assert name_server.kept == {}
 
 
-def test_order_queues_are_told_from_the_change_on(name_server: NameServerUnderTest) -> None:
+def test_order_queues_are_reported_from_the_change_on(name_server: NameServerUnderTest) -> None:
     name_server.kv_configs.put("ORDER_TOPIC_CONFIG", "T", "b:8")
     name_server.register()
     assert b"orderTopicConf" not in name_server.ask(105, {"topic": "T"}).body
@@ -360,7 +360,7 @@ def test_order_queues_are_told_from_the_change_on(name_server: NameServerUnderTe
     assert b"orderTopicConf" not in name_server.ask(105, {"topic": "T"}).body
 
 
-def test_a_broker_is_not_told_of_order_topics_when_that_is_off(
+def test_a_broker_receives_no_order_topics_when_they_are_off(
     name_server: NameServerUnderTest,
 ) -> None:
     name_server.kv_configs.put("ORDER_TOPIC_CONFIG", "T", "b:8")
@@ -372,7 +372,7 @@ def test_a_broker_is_not_told_of_order_topics_when_that_is_off(
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_a_topic_that_is_not_registered_any_more_goes_when_that_is_on(
+def test_an_unregistered_topic_is_removed_if_that_is_enabled(
     name_server: NameServerUnderTest, is_on: bool
 ) -> None:
     name_server.register()
@@ -387,7 +387,7 @@ def test_a_topic_that_is_not_registered_any_more_goes_when_that_is_on(
 @pytest.mark.parametrize(
     ("key", "codes"), [("enableAllTopicList", (206,)), ("enableTopicList", (224, 311, 312, 313))]
 )
-def test_lists_are_refused_when_they_are_off(
+def test_lists_are_rejected_when_they_are_off(
     name_server: NameServerUnderTest, key: str, codes: tuple[int, ...]
 ) -> None:
     change(name_server, f"{key}=false")

@@ -62,7 +62,7 @@ async def name_server(tmp_path: Path) -> AsyncIterator[NameServer]:
     await name_server.shutdown()
 
 
-async def test_the_embedded_name_server_knows_at_once() -> None:
+async def test_the_embedded_name_server_knows_immediately() -> None:
     clock, topics = ManualClock(), Topics("T")
     routes = RouteTable(clock)
     registration = BrokerRegistration(IDENTITY, topics, clock, routes=routes)
@@ -100,7 +100,9 @@ async def test_a_living_broker_does_not_expire() -> None:
     await registration.shutdown()
 
 
-async def test_an_outside_name_server_is_told_and_told_to_forget(name_server: NameServer) -> None:
+async def test_an_external_name_server_is_registered_with_and_unregistered_from(
+    name_server: NameServer,
+) -> None:
     topics = Topics("T")
     registration = BrokerRegistration(
         IDENTITY,
@@ -120,7 +122,7 @@ async def test_an_outside_name_server_is_told_and_told_to_forget(name_server: Na
     assert name_server.routes.topics() == []
 
 
-async def test_a_name_server_forgets_who_disconnects(name_server: NameServer) -> None:
+async def test_a_name_server_removes_disconnected_brokers(name_server: NameServer) -> None:
     client = RemotingClient()
     address = f"127.0.0.1:{name_server.port}"
     registration = BrokerRegistration(
@@ -134,7 +136,7 @@ async def test_a_name_server_forgets_who_disconnects(name_server: NameServer) ->
     await registration.shutdown()
 
 
-async def test_a_dead_name_server_is_logged_once_and_holds_nothing_up(
+async def test_a_dead_name_server_is_logged_once_and_delays_nothing(
     name_server: NameServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock()
@@ -168,7 +170,7 @@ async def test_the_brokers_permission_covers_its_topics() -> None:
     await registration.shutdown()
 
 
-async def test_a_topic_that_changes_alone_takes_no_other_away() -> None:
+async def test_changing_one_topic_removes_no_other() -> None:
     routes = RouteTable(ManualClock(), NamesrvConfig(delete_topic_with_broker_registration=True))
     topics = Topics("T", "U")
     registration = BrokerRegistration(IDENTITY, topics, ManualClock(), routes=routes)
@@ -218,7 +220,7 @@ async def test_without_force_a_period_asks_first(name_server: NameServer, is_for
     await registration.shutdown()
 
 
-async def test_a_period_registers_by_force_or_not(name_server: NameServer) -> None:
+async def test_a_period_may_force_registration(name_server: NameServer) -> None:
     client, clock = Counted(), ManualClock()
     registration = BrokerRegistration(
         IDENTITY,
@@ -239,7 +241,7 @@ async def test_a_period_registers_by_force_or_not(name_server: NameServer) -> No
     await registration.shutdown()
 
 
-async def test_a_compressed_registration_says_the_same(name_server: NameServer) -> None:
+async def test_a_compressed_registration_has_the_same_content(name_server: NameServer) -> None:
     registration = BrokerRegistration(
         IDENTITY,
         Topics("T", "U"),
@@ -258,7 +260,7 @@ async def test_a_compressed_registration_says_the_same(name_server: NameServer) 
     await registration.shutdown()
 
 
-async def test_a_name_server_that_answers_nonsense_keeps_the_broker_from_no_other(
+async def test_one_name_servers_invalid_answer_does_not_keep_the_broker_from_the_others(
     name_server: NameServer,
 ) -> None:
     class Client(RemotingClient):
@@ -286,7 +288,7 @@ async def test_a_name_server_that_answers_nonsense_keeps_the_broker_from_no_othe
     assert name_server.routes.topics() == []
 
 
-async def test_a_table_that_refuses_our_own_broker_ends_no_registration(
+async def test_a_table_that_rejects_our_own_broker_ends_no_registration(
     name_server: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock()

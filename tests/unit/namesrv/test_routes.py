@@ -57,7 +57,7 @@ def test_a_registered_topic_has_a_route(table: RouteTable) -> None:
     assert table.encoded_route("U", is_standard=True) is None
 
 
-def test_a_slave_is_in_the_route_and_brings_no_queues(table: RouteTable) -> None:
+def test_a_slave_is_in_the_route_but_adds_no_queues(table: RouteTable) -> None:
     table.register(SLAVE, topics("T"))
     assert table.topics() == []
 
@@ -76,7 +76,7 @@ def test_a_slave_learns_its_master(table: RouteTable) -> None:
     assert table.register(SLAVE, topics()) == RegisterResult("10.0.0.1:10912", "10.0.0.1:10911")
 
 
-def test_a_slave_that_became_master_stands_under_one_id(table: RouteTable) -> None:
+def test_a_slave_that_became_master_is_listed_under_one_id(table: RouteTable) -> None:
     table.register(MASTER, topics("T"))
     table.register(SLAVE, topics("T"))
     table.unregister(MASTER)
@@ -97,7 +97,7 @@ def test_queues_follow_the_version_of_the_table(table: RouteTable) -> None:
     assert perms(table, "T") == {"b": 4}
 
 
-def test_topics_not_named_stay(table: RouteTable) -> None:
+def test_unnamed_topics_stay(table: RouteTable) -> None:
     table.register(MASTER, topics("T"))
 
     table.register(MASTER, topics("U", counter=2))
@@ -119,7 +119,7 @@ def test_a_wiped_permission_stays_until_the_table_changes(table: RouteTable) -> 
     assert perms(table, "T") == {"b": 7, "b2": 6}
 
 
-def test_a_broker_is_forgotten_with_its_last_address(table: RouteTable) -> None:
+def test_a_broker_is_removed_with_its_last_address(table: RouteTable) -> None:
     table.register(MASTER, topics("T"))
     table.register(SLAVE, topics("T"))
     table.register(OTHER, topics("T", "U"))
@@ -135,7 +135,7 @@ def test_a_broker_is_forgotten_with_its_last_address(table: RouteTable) -> None:
     assert table.topics() == []
 
 
-def test_nobody_unregisters_anothers_address(table: RouteTable) -> None:
+def test_another_brokers_address_cannot_be_unregistered(table: RouteTable) -> None:
     table.register(MASTER, topics("T"))
 
     table.unregister(BrokerIdentity("c", "stranger", 0, MASTER.broker_addr))
@@ -143,7 +143,7 @@ def test_nobody_unregisters_anothers_address(table: RouteTable) -> None:
     assert perms(table, "T") == {"b": 6}
 
 
-def test_a_broker_not_heard_of_for_two_minutes_is_forgotten(
+def test_a_broker_that_is_silent_for_two_minutes_is_removed(
     table: RouteTable, clock: ManualClock
 ) -> None:
     owner = object()
@@ -160,7 +160,7 @@ def test_a_broker_not_heard_of_for_two_minutes_is_forgotten(
     assert table.topics() == ["U"]
 
 
-def test_a_broker_is_forgotten_with_its_connection(table: RouteTable) -> None:
+def test_a_broker_is_removed_with_its_connection(table: RouteTable) -> None:
     first, second = object(), object()
     table.register(MASTER, topics("T"), owner=first)
     table.register(MASTER, topics("T"), owner=second)  # it reconnected before the loss was noticed
@@ -181,7 +181,7 @@ IMPOSTORS = {
 
 
 @pytest.mark.parametrize("impostor", IMPOSTORS.values(), ids=IMPOSTORS)
-def test_no_impostor_changes_the_route_of_a_live_broker(
+def test_no_impostor_changes_a_live_brokers_route(
     table: RouteTable, clock: ManualClock, impostor: BrokerIdentity
 ) -> None:
     honest, stranger = object(), object()
@@ -235,7 +235,7 @@ def test_a_master_moves_to_another_cluster_over_its_own_connection(table: RouteT
     assert table.cluster_info().cluster_addr_table == {"c9": ["b"]}
 
 
-def test_the_addresses_of_one_name_are_bounded(table: RouteTable) -> None:
+def test_the_addresses_of_one_name_are_limited(table: RouteTable) -> None:
     owner = object()
     table.register(MASTER, topics("T"), owner=owner)
     for number in range(1, SET_MEMBERS_MAX):
@@ -252,7 +252,7 @@ def test_the_addresses_of_one_name_are_bounded(table: RouteTable) -> None:
 
 
 @pytest.mark.parametrize("how", ["it unregistered", "its connection closed", "it was silent"])
-def test_a_name_is_free_when_its_broker_is_gone(
+def test_a_name_is_free_after_its_broker_left(
     table: RouteTable, clock: ManualClock, how: str
 ) -> None:
     before, after = object(), object()
@@ -272,7 +272,7 @@ def test_a_name_is_free_when_its_broker_is_gone(
     assert table.cluster_info().broker_addr_table["b"].broker_addrs == {0: "10.0.0.9:10911"}
 
 
-def test_a_broker_moves_over_its_own_connection(table: RouteTable) -> None:
+def test_a_broker_changes_cluster_over_its_own_connection(table: RouteTable) -> None:
     own = object()
     table.register(MASTER, topics("T"), owner=own)
 
@@ -311,7 +311,7 @@ def test_a_stranger_ends_no_registration(table: RouteTable) -> None:
     assert table.topics() == []
 
 
-def test_refusals_and_changes_of_a_route_are_counted(
+def test_rejections_and_changes_of_a_route_are_counted(
     table: RouteTable, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     own = object()
@@ -345,7 +345,7 @@ def test_a_broker_that_moved_leaves_no_old_address(table: RouteTable, clock: Man
     assert table.data_version_of(MASTER.broker_addr) is None
 
 
-def test_a_broker_that_changed_cluster_is_in_the_new_one_only(table: RouteTable) -> None:
+def test_a_broker_that_changed_cluster_is_only_in_the_new_one(table: RouteTable) -> None:
     table.register(MASTER, topics("T"))
 
     table.register(BrokerIdentity("c9", "b", 0, MASTER.broker_addr), topics("T"))
@@ -388,7 +388,7 @@ def test_topics_are_found_by_unit_flags(table: RouteTable) -> None:
     assert table.unit_sub_ununit_topics() == ["T2"]
 
 
-def test_system_topics_are_the_names_with_somebody_to_ask(table: RouteTable) -> None:
+def test_system_topics_are_the_names_with_a_responder(table: RouteTable) -> None:
     assert table.system_topics() == ([], None)
     table.register(MASTER, topics())
     table.register(OTHER, topics())
@@ -396,7 +396,7 @@ def test_system_topics_are_the_names_with_somebody_to_ask(table: RouteTable) -> 
     assert table.system_topics() == (["c", "c2", "b", "b2"], MASTER.broker_addr)
 
 
-def test_filter_servers_are_told_with_their_broker(table: RouteTable) -> None:
+def test_filter_servers_are_reported_with_their_broker(table: RouteTable) -> None:
     table.register(MASTER, topics("T"), ["10.0.0.1:20000"])
     route = table.route("T")
     assert route is not None
@@ -408,7 +408,7 @@ def test_filter_servers_are_told_with_their_broker(table: RouteTable) -> None:
     assert route.filter_server_table == {}
 
 
-def test_an_encoded_route_is_kept_until_something_changes(table: RouteTable) -> None:
+def test_an_encoded_route_is_cached_until_something_changes(table: RouteTable) -> None:
     table.register(MASTER, topics("T"))
 
     body = table.encoded_route("T", is_standard=True)
@@ -433,7 +433,7 @@ def test_an_encoded_route_is_kept_until_something_changes(table: RouteTable) -> 
     assert table.encoded_route("T", is_standard=True) is None
 
 
-def test_the_table_is_bounded(table: RouteTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_is_limited(table: RouteTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes_module, "BROKERS_MAX", 1)
     monkeypatch.setattr(routes_module, "ROUTES_MAX", 2)
     own = object()
@@ -478,7 +478,7 @@ def test_a_topic_counts_once_for_each_of_its_brokers(
     assert sorted(table.topics()) == ["T", "V", "W"]
 
 
-def test_names_and_filter_servers_are_bounded(table: RouteTable) -> None:
+def test_names_and_filter_servers_are_limited(table: RouteTable) -> None:
     for identity, names, filter_servers in (
         (replace(MASTER, broker_name="b" * 256), (), ()),
         (replace(MASTER, cluster_name="c" * 256), (), ()),
@@ -505,7 +505,7 @@ def test_a_change_of_permissions_leaves_the_other_topics_and_brokers_alone(
     assert perms(table, "T") == {"b": 4}
 
 
-def test_a_version_tells_whether_to_register_anew(table: RouteTable) -> None:
+def test_a_version_decides_whether_to_register_again(table: RouteTable) -> None:
     version = DataVersion(counter=1, timestamp=1)
     assert table.is_changed(MASTER.broker_addr, version)
 
@@ -524,7 +524,7 @@ def master_of(table: RouteTable) -> str | None:
     return table.cluster_info().broker_addr_table["b"].broker_addrs.get(0)
 
 
-def test_a_master_of_an_earlier_epoch_is_refused(table: RouteTable) -> None:
+def test_a_master_of_an_earlier_epoch_is_rejected(table: RouteTable) -> None:
     old, new = object(), object()
     table.register(MASTER, topics("T"), owner=old)
     table.register(SLAVE, topics("T"), owner=new)
@@ -538,7 +538,7 @@ def test_a_master_of_an_earlier_epoch_is_refused(table: RouteTable) -> None:
     assert master_of(table) == SLAVE.broker_addr
 
 
-def test_the_earlier_master_is_refused_after_the_later_one_is_gone(table: RouteTable) -> None:
+def test_the_earlier_master_is_rejected_after_the_later_one_is_gone(table: RouteTable) -> None:
     owner = object()
     table.register(promoted(SLAVE, 3), topics("T"), owner=owner)
     table.owner_lost(owner)
@@ -558,7 +558,7 @@ def test_a_replaced_master_may_register_as_a_slave(table: RouteTable) -> None:
     assert found == RegisterResult(SLAVE.ha_server_addr, SLAVE.broker_addr)
 
 
-def test_a_name_begins_anew_a_day_after_its_last_master(
+def test_a_name_starts_over_a_day_after_its_last_master(
     table: RouteTable, clock: ManualClock
 ) -> None:
     owner = object()
@@ -571,7 +571,7 @@ def test_a_name_begins_anew_a_day_after_its_last_master(
     assert master_of(table) == MASTER.broker_addr
 
 
-def test_a_promoted_slave_takes_the_name_of_a_silent_master(
+def test_a_promoted_slave_takes_over_a_silent_masters_name(
     table: RouteTable, clock: ManualClock
 ) -> None:
     slave = object()
@@ -588,7 +588,7 @@ def test_a_promoted_slave_takes_the_name_of_a_silent_master(
     assert master_of(table) == SLAVE.broker_addr
 
 
-def test_reigns_that_are_kept_are_bounded(clock: ManualClock) -> None:
+def test_the_number_of_stored_reigns_is_limited(clock: ManualClock) -> None:
     master_terms = MasterTerms(clock)
     for number in range(MASTER_TERMS_MAX + 2):
         master_terms.note(f"b{number}", 2, "10.0.0.1:10911")

@@ -119,7 +119,7 @@ async def test_a_longer_invisible_time_replaces_the_lease_and_its_handle(leased:
     assert leased.engine.acknowledge(first.key, handle, [first.offset]) is Outcome.DONE
 
 
-async def test_an_invisible_time_of_zero_redelivers_a_message_at_once(leased: Leased) -> None:
+async def test_an_invisible_time_of_zero_redelivers_a_message_immediately(leased: Leased) -> None:
     leased.send(b"a")
     (lease,) = leased.pop()
 
@@ -208,7 +208,7 @@ async def test_one_group_can_lease_half_of_the_limit(
     await leased.stop()
 
 
-async def test_a_pop_leases_nothing_if_the_store_refuses_the_record(leased: Leased) -> None:
+async def test_a_pop_leases_nothing_if_the_store_rejects_the_record(leased: Leased) -> None:
     leased.send(b"a")
     leased.pop(1)
     leased.send(b"b")
@@ -220,7 +220,7 @@ async def test_a_pop_leases_nothing_if_the_store_refuses_the_record(leased: Leas
     assert bodies(leased.pop()) == [b"b"]
 
 
-async def test_a_redelivery_is_repeated_after_the_store_refused_it(leased: Leased) -> None:
+async def test_a_redelivery_rejected_by_the_store_is_repeated(leased: Leased) -> None:
     leased.send(b"a")
     leased.pop(invisible_ms=1_000)
     leased.store.availability.follow(is_slave=True)
@@ -245,7 +245,7 @@ async def test_deleting_a_topic_ends_its_leases(leased: Leased) -> None:
     assert leased.stored(RETRY) == []
 
 
-async def test_a_group_lost_by_a_kill_loses_no_message(leased: Leased) -> None:
+async def test_a_group_lost_in_a_kill_loses_no_message(leased: Leased) -> None:
     leased.send(b"a")
     leased.pop(invisible_ms=1_000)
     del leased.groups.table[GROUP]
@@ -310,7 +310,7 @@ async def test_redelivery_resumes_when_the_retry_topic_can_be_created(
     await leased.stop()
 
 
-def test_a_changed_lease_has_a_handle_of_its_own(leased: Leased) -> None:
+def test_a_changed_lease_has_its_own_handle(leased: Leased) -> None:
     """After a reset, a pop in the same millisecond may start at the message's offset."""
     for n in range(3):
         leased.send(b"%d" % n)
@@ -328,7 +328,7 @@ def test_a_changed_lease_has_a_handle_of_its_own(leased: Leased) -> None:
     assert leased.engine.acknowledge(second.key, handle, [1]) is Outcome.DONE
 
 
-def test_a_pop_skips_messages_that_are_still_leased(leased: Leased) -> None:
+def test_a_pop_skips_leased_messages(leased: Leased) -> None:
     for n in range(70):
         leased.send(b"%d" % n)
     leased.pop()

@@ -161,7 +161,7 @@ async def test_the_end_of_an_ordered_lease_is_reported(leased: Leased) -> None:
     assert freed[1:] == [(TOPIC, 0), (TOPIC, 0)]
 
 
-async def test_queues_held_by_ordered_groups_are_bounded(
+async def test_queues_held_by_ordered_groups_are_limited(
     clock: ManualClock, storage: FaultyStorage
 ) -> None:
     from broker_core.config.limits import LimitsConfig

@@ -45,7 +45,7 @@ def wait(leased: Leased, key: QueueKey = ALL, timeout_s: float = 20, **more: Any
     return waiting
 
 
-async def test_a_message_wakes_one_pop_and_not_the_others(leased: Leased) -> None:
+async def test_a_message_wakes_only_one_pop(leased: Leased) -> None:
     waits = [wait(leased) for _ in range(10)]
 
     leased.send(b"a")

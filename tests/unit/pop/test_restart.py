@@ -371,7 +371,7 @@ async def test_writing_offsets_before_the_leases_are_read_loses_no_lease(
     assert [each.body for each in leased.stored(RETRY)] == [b"a"]
 
 
-async def test_pops_and_acknowledgements_are_refused_until_all_leases_are_read(
+async def test_pops_and_acknowledgements_are_rejected_until_all_leases_are_read(
     leased: Leased,
 ) -> None:
     for n in range(4):
@@ -397,7 +397,7 @@ async def test_pops_and_acknowledgements_are_refused_until_all_leases_are_read(
     assert bodies(leased.pop()) == [b"3"]
 
 
-async def test_leases_in_other_queues_of_a_53_broker_end_once(
+async def test_a_53_brokers_leases_in_other_queues_end_once(
     leased: Leased, storage: FaultyStorage
 ) -> None:
     """5.3.3 spreads checkpoints over eight queues. Ours all go to the first."""
@@ -483,7 +483,7 @@ async def test_a_suspended_delivery_of_an_ordered_group_is_not_counted_after_a_k
     await again.stop()
 
 
-async def test_a_suspended_message_without_retries_left_is_no_dead_letter(
+async def test_a_suspended_message_without_retries_left_is_not_a_dead_letter(
     clock: ManualClock, storage: FaultyStorage
 ) -> None:
     leased = Leased(clock, storage, retry_max_times=0)

@@ -21,10 +21,10 @@ from broker_core.trace.filter import TraceWatch
         b'{"a":' + b"[" * 100_000,
     ],
 )
-def test_a_body_that_cannot_be_read_is_refused(body: bytes) -> None:
+def test_an_unreadable_body_is_rejected(body: bytes) -> None:
     with pytest.raises(RequestRefusedError, match="the watch cannot be read"):
         read_json(body, TraceWatch, "the watch")
 
 
-def test_an_empty_body_asks_for_the_defaults() -> None:
+def test_an_empty_body_requests_the_defaults() -> None:
     assert read_json(b"", TraceWatch, "the watch") == TraceWatch()

@@ -55,7 +55,7 @@ def ask(
     return answers.answer(RemotingCommand.request(1), connection, work.steps())
 
 
-async def test_what_is_short_is_answered_at_once() -> None:
+async def test_short_requests_are_answered_immediately() -> None:
     table = {java_json.message_queue_key("T", "b", 0): 1}
 
     answer = ask(LongAnswers(ManualClock()), Work(STEPS_AT_ONCE - 1, {"offsetTable": table}))
@@ -66,7 +66,7 @@ async def test_what_is_short_is_answered_at_once() -> None:
 
 
 @pytest.mark.parametrize(("value", "body"), [(b"[1]", b"[1]"), ([1], b"[1]"), (None, b"")])
-async def test_what_is_long_leaves_the_loop_its_turns(value: Any, body: bytes) -> None:
+async def test_long_work_yields_to_the_loop(value: Any, body: bytes) -> None:
     work = Work(5 * STEPS_AT_ONCE, value)
 
     later = ask(LongAnswers(ManualClock()), work)
@@ -82,7 +82,7 @@ async def test_what_is_long_leaves_the_loop_its_turns(value: Any, body: bytes) -
     assert waiting.result()[0].body == body
 
 
-async def test_long_answers_are_made_one_after_the_other() -> None:
+async def test_long_answers_are_built_one_after_the_other() -> None:
     answers = LongAnswers(ManualClock())
     works = [Work(4 * STEPS_AT_ONCE, [number]) for number in range(3)]
     waiting = asyncio.gather(*(_awaitable(ask(answers, work)) for work in works))
@@ -94,7 +94,7 @@ async def test_long_answers_are_made_one_after_the_other() -> None:
     assert [answer.body for answer in waiting.result()] == [b"[0]", b"[1]", b"[2]"]
 
 
-async def test_a_step_may_refuse_early_and_late() -> None:
+async def test_a_step_may_reject_early_and_late() -> None:
     def refusing(after: int) -> Steps:
         for _ in range(after):
             yield
@@ -110,7 +110,7 @@ async def test_a_step_may_refuse_early_and_late() -> None:
     assert isinstance(ask(answers, Work(1, {})), RemotingCommand)
 
 
-async def test_too_many_of_one_client_and_in_all_are_refused() -> None:
+async def test_too_many_of_one_client_and_in_total_are_rejected() -> None:
     answers = LongAnswers(ManualClock())
     greedy = Peer()
     waiting = []
@@ -128,7 +128,7 @@ async def test_too_many_of_one_client_and_in_all_are_refused() -> None:
     await _awaitable(ask(answers, Work(2 * STEPS_AT_ONCE), greedy))
 
 
-async def test_nothing_more_is_made_for_a_client_that_is_gone() -> None:
+async def test_nothing_more_is_created_for_a_lost_client() -> None:
     peer, work = Peer(), Work(10 * STEPS_AT_ONCE)
     later = _awaitable(ask(LongAnswers(ManualClock()), work, peer))
     peer.is_open = False

@@ -68,7 +68,7 @@ def a_half(**more: str) -> CheckedHalf:
     return CheckedHalf(message, 9, 900)
 
 
-def test_the_question_bears_the_message_as_its_producer_knows_it(
+def test_the_check_has_the_message_in_the_producers_form(
     producers: Producers, inquiry: ProducerInquiry
 ) -> None:
     connection = join(producers, FakeConnection())
@@ -100,7 +100,7 @@ def test_producers_take_turns(producers: Producers, inquiry: ProducerInquiry) ->
     assert [len(one.asked) for one in connections] == [2, 2, 2]
 
 
-def test_one_that_does_not_read_is_asked_only_when_no_other_can_be(
+def test_a_client_that_does_not_read_is_only_chosen_as_a_last_resort(
     producers: Producers, inquiry: ProducerInquiry
 ) -> None:
     slow = join(producers, FakeConnection(is_writable=False))
@@ -114,7 +114,7 @@ def test_one_that_does_not_read_is_asked_only_when_no_other_can_be(
     assert (len(slow.asked), len(quick.asked)) == (1, 1)
 
 
-def test_without_a_live_producer_of_the_group_nobody_is_asked(
+def test_without_a_live_producer_of_the_group_none_is_checked(
     producers: Producers, inquiry: ProducerInquiry
 ) -> None:
     other = join(producers, FakeConnection(), "other")
@@ -125,7 +125,7 @@ def test_without_a_live_producer_of_the_group_nobody_is_asked(
     assert other.asked == []
 
 
-def test_a_message_that_does_not_say_where_it_goes_asks_nobody(
+def test_a_message_without_a_target_queries_no_broker(
     producers: Producers, inquiry: ProducerInquiry
 ) -> None:
     connection = join(producers, FakeConnection())

@@ -43,14 +43,14 @@ def waiting(popped: PopResult) -> tuple[Any, Any, Connection]:
     )
 
 
-def test_a_pop_that_finds_nothing_goes_on_waiting() -> None:
+def test_a_pop_without_a_result_continues_waiting() -> None:
     _, poll, connection = waiting(PopResult(1, 1))
 
     assert not poll.attempt(is_last=False)
     assert connection.answers == []
 
 
-def test_a_pop_that_leaves_messages_unread_is_answered_and_the_client_pops_again() -> None:
+def test_a_pop_that_leaves_messages_unread_makes_the_client_pop_again() -> None:
     _, poll, connection = waiting(PopResult(1, 1, is_partial=True))
 
     assert poll.attempt(is_last=False)
@@ -64,7 +64,7 @@ def test_a_pop_that_leaves_messages_unread_is_answered_and_the_client_pops_again
         (OSError("no such disk"), ResponseCode.SYSTEM_ERROR),
     ],
 )
-async def test_a_read_that_fails_is_answered(error: Exception, code: ResponseCode) -> None:
+async def test_a_failed_read_is_answered(error: Exception, code: ResponseCode) -> None:
     processor, poll, connection = waiting(PopResult(1, 1))
 
     async def fail() -> PopResult:

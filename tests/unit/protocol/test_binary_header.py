@@ -38,11 +38,11 @@ def test_pop_codes_are_restored_from_their_low_half() -> None:
     } == binary_header.WHOLE_CODES
 
 
-def test_a_response_code_is_not_taken_for_a_pop_code() -> None:
+def test_a_response_code_is_not_mistaken_for_a_pop_code() -> None:
     assert binary_header.decode(binary_header.encode(Header(3442, 1))).code == 3442
 
 
-def test_of_a_key_that_comes_twice_the_last_counts() -> None:
+def test_the_last_value_of_a_repeated_key_counts() -> None:
     entry = bytes.fromhex("0001 61 00000001")
     entries = entry + b"1" + entry + b"2"
     data = NOTIFY_CONSUMER_IDS_CHANGED[:17] + len(entries).to_bytes(4, "big") + entries
@@ -58,13 +58,13 @@ def test_an_empty_value_is_no_value() -> None:
 
 
 @pytest.mark.parametrize("cut", range(len(NOTIFY_CONSUMER_IDS_CHANGED)))
-def test_a_header_cut_anywhere_is_a_frame_error(cut: int) -> None:
+def test_a_header_truncated_anywhere_is_a_frame_error(cut: int) -> None:
     with pytest.raises(FrameError):
         binary_header.decode(NOTIFY_CONSUMER_IDS_CHANGED[:cut])
 
 
 @pytest.mark.parametrize(("at", "value"), [(13, -1), (13, 2**31 - 1), (17, -1), (17, 21)])
-def test_a_length_that_points_outside_is_a_frame_error(at: int, value: int) -> None:
+def test_a_length_beyond_the_frame_is_a_frame_error(at: int, value: int) -> None:
     data = bytearray(NOTIFY_CONSUMER_IDS_CHANGED)
     data[at : at + 4] = value.to_bytes(4, "big", signed=True)
 
@@ -72,7 +72,7 @@ def test_a_length_that_points_outside_is_a_frame_error(at: int, value: int) -> N
         binary_header.decode(bytes(data))
 
 
-def test_one_ext_field_more_than_allowed_is_refused() -> None:
+def test_one_ext_field_too_many_is_rejected() -> None:
     def header(count: int) -> bytes:
         return binary_header.encode(Header(ext_fields={f"k{n}": "v" for n in range(count)}))
 
@@ -83,7 +83,7 @@ def test_one_ext_field_more_than_allowed_is_refused() -> None:
 
 @pytest.mark.parametrize("remark", [None, "NO_MATCHED_MESSAGE", "größe"])
 @pytest.mark.parametrize("constant", [{}, {"MSG_REGION": "größe", "TRACE_ON": ""}])
-def test_the_parts_of_an_answer_are_its_header_without_numbers_and_values(
+def test_an_answers_parts_are_its_header_without_numbers_and_values(
     remark: str | None, constant: dict[str, str]
 ) -> None:
     values = {"msgId": "7F0000", "queueId": "3", "queueOffset": "-1"}

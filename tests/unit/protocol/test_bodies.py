@@ -38,17 +38,17 @@ COMPRESSED = bytes.fromhex(
 )
 
 
-def test_a_route_in_either_dialect_has_the_bytes_of_the_original() -> None:
+def test_a_route_in_either_dialect_has_the_originals_bytes() -> None:
     assert ROUTE.encode(is_standard=True) == STANDARD_ROUTE
     assert ROUTE.encode(is_standard=False) == FASTJSON_ROUTE
 
 
 @pytest.mark.parametrize("body", [STANDARD_ROUTE, FASTJSON_ROUTE])
-def test_a_route_in_either_dialect_is_read(body: bytes) -> None:
+def test_a_route_in_either_dialect_can_be_read(body: bytes) -> None:
     assert TopicRouteData.decode(body) == ROUTE
 
 
-def test_the_order_of_queues_is_told_only_when_there_is_one() -> None:
+def test_the_order_of_queues_is_reported_only_if_there_is_one() -> None:
     route = TopicRouteData(broker_datas=[], queue_datas=[], order_topic_conf="b:8")
 
     assert b'"orderTopicConf":"b:8"' in route.encode(is_standard=True)
@@ -67,7 +67,7 @@ def test_a_cluster_always_has_raw_keys() -> None:
     assert ClusterInfo.decode(body) == cluster
 
 
-def test_flat_answers_have_the_bytes_of_the_original() -> None:
+def test_flat_answers_have_the_originals_bytes() -> None:
     assert KVTable(table={"k": "v"}).encode() == b'{"table":{"k":"v"}}'
     assert TopicList(topic_list=["T"]).encode() == b'{"topicList":["T"]}'
     assert TopicList(broker_addr="1.1.1.1:1", topic_list=["T"]).encode() == (
@@ -93,7 +93,7 @@ def test_a_registration_is_read_back() -> None:
     assert RegisterBrokerBody.decode(text) == body
 
 
-def test_a_registration_of_5_x_is_read() -> None:
+def test_a_registration_from_5_x_can_be_read() -> None:
     text = (
         b'{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":{"counter":3,'
         b'"stateVersion":0,"timestamp":17},"mappingDataVersion":{"counter":0},'
@@ -118,19 +118,19 @@ def test_a_compressed_registration_of_the_original_is_read() -> None:
     assert topic_config.perm == 6
 
 
-def test_a_compressed_registration_has_the_bytes_of_the_original() -> None:
+def test_a_compressed_registration_has_the_originals_bytes() -> None:
     body = RegisterBrokerBody.decode(COMPRESSED, is_compressed=True)
 
     assert body.encode(is_compressed=True) == COMPRESSED
 
 
 @pytest.mark.parametrize("cut", [1, 10, len(COMPRESSED) - 1])
-def test_a_compressed_registration_cut_off_is_a_value_error(cut: int) -> None:
+def test_a_truncated_compressed_registration_is_a_value_error(cut: int) -> None:
     with pytest.raises(ValueError, match="compressed registration"):
         RegisterBrokerBody.decode(COMPRESSED[:cut], is_compressed=True)
 
 
-def test_a_compressed_registration_that_explodes_is_refused() -> None:
+def test_a_compressed_registration_that_explodes_is_rejected() -> None:
     bomb = zlib.compress(bytes(registration.INFLATED_BYTES_MAX + 1))
 
     with pytest.raises(ValueError, match="inflates"):
@@ -146,10 +146,10 @@ def test_a_compressed_registration_that_explodes_is_refused() -> None:
         b"\x00\x00\x00\x02{}\x00\x00\x00\x01\x00\x00\x00\x09T x 8 6 S",
     ],
 )
-def test_a_compressed_registration_with_nonsense_is_a_value_error(inside: bytes) -> None:
+def test_a_corrupt_compressed_registration_is_a_value_error(inside: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         RegisterBrokerBody.decode(zlib.compress(inside), is_compressed=True)
 
 
-def test_the_checksum_is_that_of_the_original() -> None:
+def test_the_checksum_matches_the_original() -> None:
     assert registration.body_crc32(b"hello") == 907060870

@@ -51,13 +51,13 @@ def test_a_java_frame_in_binary_is_written_byte_by_byte() -> None:
 @pytest.mark.parametrize(
     "body", [[memoryview(b"ab"), b"cd"], (memoryview(b"abcd"),), memoryview(b"abcd"), b"abcd"]
 )
-def test_a_body_may_come_in_parts(body: bytes) -> None:
+def test_a_body_may_arrive_in_parts(body: bytes) -> None:
     frame = a_request().answer(0, body=body).encode()
 
     assert decoded(frame).body == b"abcd"
 
 
-def test_views_are_let_go_of_with_the_frame() -> None:
+def test_views_are_released_with_the_frame() -> None:
     buffer = bytearray(b"abcd")
     view = memoryview(buffer)
 
@@ -82,7 +82,7 @@ def test_a_third_serializer_is_a_frame_error() -> None:
         commands.decode(2, b"{}", b"")
 
 
-def test_a_request_of_ours_carries_our_version() -> None:
+def test_our_request_has_our_version() -> None:
     request = RemotingCommand.request(105, {"topic": "T"})
 
     assert (request.code, request.flag, request.version) == (105, 0, BROKER_VERSION)

@@ -27,12 +27,12 @@ def test_numbers_in_range_are_read(value: str) -> None:
 @pytest.mark.parametrize(
     "value", ["2147483648", "-2147483649", "", " 1", "1_0", "٣", "--1", "1.0", "9" * 10_000, "x"]
 )
-def test_what_java_would_not_read_is_refused(value: str) -> None:
+def test_text_that_java_would_not_read_is_rejected(value: str) -> None:
     with pytest.raises(RequestRefusedError, match="not a number from"):
         int32({"n": value}, "n")
 
 
-def test_a_number_outside_the_bounds_of_its_field_is_refused() -> None:
+def test_a_number_outside_its_fields_range_is_rejected() -> None:
     assert int32({"perm": "7"}, "perm", low=0, high=7) == 7
     for value in ("-1", "8"):
         with pytest.raises(RequestRefusedError, match="perm is not a number from 0 to 7"):

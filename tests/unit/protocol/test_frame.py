@@ -31,14 +31,14 @@ def drained(decoder: FrameDecoder, piece: bytes | memoryview) -> list[bytes]:
     return bodies
 
 
-def test_all_frames_of_a_piece_are_returned_oldest_first() -> None:
+def test_all_frames_of_a_chunk_are_returned_oldest_first() -> None:
     decoder = FrameDecoder()
 
     assert drained(decoder, a_frame(b"1") + a_frame(b"2", 1) + a_frame()) == [b"1", b"2", b""]
     assert decoder.kept_bytes == 0
 
 
-def test_a_frame_byte_by_byte_comes_with_its_last_byte() -> None:
+def test_a_frame_sent_byte_by_byte_is_complete_with_its_last_byte() -> None:
     decoder = FrameDecoder()
     frame = a_frame(b"body")
 
@@ -49,7 +49,7 @@ def test_a_frame_byte_by_byte_comes_with_its_last_byte() -> None:
     assert decoder.kept_bytes == 0
 
 
-def test_a_short_frame_after_a_long_half_one_is_not_kept_waiting() -> None:
+def test_a_short_frame_after_half_a_long_one_is_not_kept_waiting() -> None:
     decoder = FrameDecoder()
     long, short = a_frame(b"x" * 500), a_frame(b"s")
 
@@ -69,7 +69,7 @@ def test_the_piece_may_be_reused_after_settling() -> None:
     assert drained(decoder, frame[20:]) == [b"body"]
 
 
-def test_what_was_given_up_is_returned_after_resuming() -> None:
+def test_abandoned_messages_are_returned_after_resuming() -> None:
     decoder = FrameDecoder()
     decoder.feed(a_frame(b"1") + a_frame(b"2") + a_frame(b"3")[:-1])
     first = next(decoder.commands(), None)
@@ -94,7 +94,7 @@ def test_frames_before_a_broken_one_are_returned() -> None:
         next(decoder.commands(), None)
 
 
-def test_the_longest_frame_is_taken_one_byte_more_is_not() -> None:
+def test_the_longest_frame_is_accepted_but_not_one_byte_more() -> None:
     empty = len(a_frame())
     longest = a_frame(b"x" * (LIMITS.frame_bytes_max - empty))
 
@@ -103,7 +103,7 @@ def test_the_longest_frame_is_taken_one_byte_more_is_not() -> None:
         drained(FrameDecoder(LIMITS), a_frame(b"x" * (LIMITS.frame_bytes_max - empty + 1)))
 
 
-def test_a_header_above_its_limit_is_refused() -> None:
+def test_a_header_above_its_limit_is_rejected() -> None:
     limit = 2 * LONG_HEADER_BYTES
     decoder = FrameDecoder(FrameLimits(header_bytes_max=limit))
 
@@ -142,7 +142,7 @@ def test_a_header_may_be_as_long_as_its_frame(code: int, serialize_type: int) ->
         "\\" * 99_999,
     ],
 )
-def test_what_a_long_text_holds_is_not_counted(value: str) -> None:
+def test_the_content_of_a_long_text_is_not_counted(value: str) -> None:
     fields = {"i": "x" * LONG + value, "b": value}
     sent = RemotingCommand(10, ext_fields=fields).encode()
 
@@ -164,7 +164,7 @@ def test_what_a_long_text_holds_is_not_counted(value: str) -> None:
     ],
     ids=["entries", "escapes", "lists", "depth", "objects", "quotes"],
 )
-def test_a_long_header_of_many_small_things_is_refused_at_once(header: bytes) -> None:
+def test_a_long_header_of_many_small_fields_is_rejected_immediately(header: bytes) -> None:
     decoder = FrameDecoder()
     started = time.process_time()
     decoder.feed(frame_of(header))
@@ -174,7 +174,7 @@ def test_a_long_header_of_many_small_things_is_refused_at_once(header: bytes) ->
     assert time.process_time() - started < USUAL_SECONDS
 
 
-def test_what_is_refused_in_a_long_header_is_read_in_a_short_one() -> None:
+def test_values_rejected_in_a_long_header_are_read_in_a_short_one() -> None:
     header = b'{"code":"10","extFields":{"queueId":3}}'
     decoder = FrameDecoder()
 
@@ -198,7 +198,7 @@ def test_what_is_refused_in_a_long_header_is_read_in_a_short_one() -> None:
         "00000010 00ffffff",
     ],
 )
-def test_an_impossible_length_is_refused_before_anything_comes(prefix: str) -> None:
+def test_an_impossible_length_is_rejected_before_any_data_arrives(prefix: str) -> None:
     decoder = FrameDecoder()
 
     with pytest.raises(FrameError):
@@ -206,7 +206,7 @@ def test_an_impossible_length_is_refused_before_anything_comes(prefix: str) -> N
     assert decoder.kept_bytes == 0
 
 
-def test_memory_follows_what_came_not_what_was_announced() -> None:
+def test_memory_grows_with_received_and_not_announced_data() -> None:
     decoder = FrameDecoder()
 
     drained(decoder, bytes.fromhex("00fffff0 00000010"))
@@ -214,7 +214,7 @@ def test_memory_follows_what_came_not_what_was_announced() -> None:
     assert decoder.kept_bytes == 8
 
 
-def test_after_discarding_nothing_comes() -> None:
+def test_after_discarding_nothing_arrives() -> None:
     decoder = FrameDecoder()
     decoder.feed(a_frame() * 2)
     next(decoder.commands(), None)

@@ -58,7 +58,7 @@ def test_a_security_token_is_covered_by_both() -> None:
     assert with_token["trebuchetSignature"] != signed(a_request()).ext_fields["trebuchetSignature"]
 
 
-def test_each_signature_has_a_nonce_of_its_own() -> None:
+def test_each_signature_has_its_own_nonce() -> None:
     signer = FreshSigner(Credentials("RocketMQ", SECRET), lambda: NOW_MS)
     request = a_request()
     nonces = set()

@@ -36,12 +36,12 @@ MQ = '{"brokerName":"b","queueId":0,"topic":"T"}'
         ("[1,2]", [1, 2]),
     ],
 )
-def test_both_dialects_are_read_alike(text: str, value: object) -> None:
+def test_both_dialects_are_read_the_same(text: str, value: object) -> None:
     assert decode(text) == value
     assert decode(text.encode()) == value
 
 
-def test_a_reference_becomes_what_it_names() -> None:
+def test_a_reference_becomes_its_target() -> None:
     text = '{"list":[{"topic":"T"},{"$ref":"$.list[0]"}],"m":{"a":{"$ref":"$.list[1]"}}}'
 
     assert decode(text) == {"list": [{"topic": "T"}, {"topic": "T"}], "m": {"a": {"topic": "T"}}}
@@ -61,7 +61,7 @@ def test_a_reference_becomes_what_it_names() -> None:
         '{"a":{"x":{"$ref":"$.b"}},"b":{"y":{"$ref":"$.a"}}}',
     ],
 )
-def test_a_reference_into_a_ring_or_nowhere_is_refused(text: str) -> None:
+def test_a_cyclic_or_dangling_reference_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="reference"):
         decode(text)
 
@@ -70,9 +70,7 @@ def reference(path: str) -> str:
     return f'{{"$ref":"{path}"}}'
 
 
-def test_references_that_repeat_references_are_refused_before_anybody_reads_what_they_mean() -> (
-    None
-):
+def test_repeated_references_are_rejected_before_they_are_resolved() -> None:
     # Each list references the previous one a hundred times: together they expand to 10^14 values.
     lists = ['"a":[1,2]']
     for before, after in pairwise("abcdefgh"):
@@ -82,14 +80,14 @@ def test_references_that_repeat_references_are_refused_before_anybody_reads_what
         decode("{" + ",".join(lists) + "}")
 
 
-def test_references_that_nest_deeper_than_a_text_may_are_refused() -> None:
+def test_too_deeply_nested_references_are_rejected() -> None:
     links = [f'"a{n}":[{reference(f"$.a{n - 1}")}]' for n in range(1, 5_000)]
 
     with pytest.raises(ValueError, match="deeper than 32 levels"):
         decode('{"a0":[1],' + ",".join(links) + "}")
 
 
-def test_values_may_be_repeated_as_often_as_a_large_clients_heartbeat_does() -> None:
+def test_values_may_be_repeated_as_often_as_in_a_large_clients_heartbeat() -> None:
     text = '{"a":{"topic":"T"},"list":[' + ",".join([reference("$.a")] * 10_000) + "]}"
 
     assert decode(text)["list"] == [{"topic": "T"}] * 10_000
@@ -98,13 +96,13 @@ def test_values_may_be_repeated_as_often_as_a_large_clients_heartbeat_does() -> 
 @pytest.mark.parametrize(
     "text", ["", "{", "{1:}", "{1}", "{{}", "{{1}2}", '{"a":1', "\x00", "{1:'x'}", '{"a":NaN}']
 )
-def test_neither_of_both_is_a_value_error(text: str) -> None:
+def test_neither_of_the_two_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         decode(text)
 
 
 @pytest.mark.parametrize("text", ["{" * 50_000, "{1:" * 50_000, "{+,  " * 20_000, ',{"' * 30_000])
-def test_hostile_text_is_refused_quickly(text: str) -> None:
+def test_hostile_text_is_rejected_quickly(text: str) -> None:
     # A reader that backtracks would need minutes here.
     with pytest.raises(ValueError, match=r"."):
         decode(text)
@@ -128,17 +126,17 @@ class Point(msgspec.Struct, rename="camel"):
 @pytest.mark.parametrize(
     "text", ['{"queueId":"3","x":null,"table":{"1":"a"}}', '{"queueId":3,"table":{1:"a"}}']
 )
-def test_a_structure_is_read_from_both_dialects(text: str) -> None:
+def test_a_structure_can_be_read_from_both_dialects(text: str) -> None:
     assert decode_as(text, Point) == Point(3, {1: "a"})
 
 
 @pytest.mark.parametrize("text", ['{"queueId":"x"}', "{}", "[]", "{1:2}"])
-def test_a_structure_that_is_not_there_is_a_value_error(text: str) -> None:
+def test_a_missing_structure_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         decode_as(text, Point)
 
 
-def test_raw_keys_are_written_as_fastjson_writes_them() -> None:
+def test_raw_keys_are_written_in_fastjsons_form() -> None:
     key = java_json.message_queue_key("T", "b", 0)
 
     assert key == MQ
@@ -147,13 +145,13 @@ def test_raw_keys_are_written_as_fastjson_writes_them() -> None:
     assert encode({"a": {0: "x", 10: {}, 2: []}}) == b'{"a":{0:"x",2:[],10:{}}}'
 
 
-def test_members_are_sorted_null_ones_left_out_nothing_escaped_for_html() -> None:
+def test_members_are_sorted_without_nulls_or_html_escapes() -> None:
     assert encode({"b": 1.0, "a": True, "c": None, "d": "</订\x01\n"}) == (
         '{"a":true,"b":1.0,"d":"</订\\u0001\\n"}'.encode()
     )
 
 
-def test_the_pretty_form_is_that_of_the_configuration_files() -> None:
+def test_the_pretty_form_equals_the_configuration_files() -> None:
     # consumerOffset.json and topics.json of a 4.9.8 broker.
     assert encode_pretty({"offsetTable": {"T@g": {0: 25, 1: 24}, "U@g": {}}}) == (
         b'{\n\t"offsetTable":{\n\t\t"T@g":{0:25,1:24\n\t\t},\n\t\t"U@g":{}\n\t}\n}'
@@ -165,7 +163,7 @@ def test_the_pretty_form_is_that_of_the_configuration_files() -> None:
 
 
 @pytest.mark.parametrize("write", [encode, encode_pretty])
-def test_what_is_written_is_read_back(write: object) -> None:
+def test_written_data_is_read_back(write: object) -> None:
     value = {"a": {"1": 2}, "b": [{}, [], "x,1:{2:3", -0.5, True], MQ: {"c": 1}}
 
     text = (encode if write is encode else encode_pretty)(
@@ -175,6 +173,6 @@ def test_what_is_written_is_read_back(write: object) -> None:
     assert decode(text) == value
 
 
-def test_a_key_of_another_kind_is_our_mistake() -> None:
+def test_a_key_of_another_kind_is_a_programming_error() -> None:
     with pytest.raises(TypeError, match="float"):
         encode({"a": {1.5: "x"}})

@@ -60,7 +60,7 @@ def test_a_language_is_a_name_a_number_or_unknown(data: bytes, language: str) ->
     assert decode(0, data, b"").language == language
 
 
-def test_quoted_numbers_null_remark_unknown_keys_are_taken() -> None:
+def test_quoted_numbers_null_remarks_and_unknown_keys_are_accepted() -> None:
     command = decode(0, b'{"code":"34","remark":null,"x":[{}],"opaque":"-1"}', b"")
 
     assert (command.code, command.remark, command.opaque) == (34, None, -1)
@@ -84,13 +84,13 @@ def test_quoted_numbers_null_remark_unknown_keys_are_taken() -> None:
         b'{"x":' + b"[" * 30_000,
     ],
 )
-def test_what_is_no_header_is_a_frame_error(data: bytes) -> None:
+def test_an_invalid_header_is_a_frame_error(data: bytes) -> None:
     with pytest.raises(FrameError):
         decode(0, data, b"")
 
 
 @pytest.mark.parametrize("value", ['"v"', "1"])
-def test_one_ext_field_more_than_allowed_is_refused(value: str) -> None:
+def test_one_ext_field_too_many_is_rejected(value: str) -> None:
     def header(count: int) -> bytes:
         return b'{"extFields":{%s}}' % ",".join(f'"k{n}":{value}' for n in range(count)).encode()
 
@@ -99,7 +99,7 @@ def test_one_ext_field_more_than_allowed_is_refused(value: str) -> None:
         decode(0, header(EXT_FIELDS_MAX + 1), b"")
 
 
-def test_a_header_cannot_fill_what_does_not_travel_in_it() -> None:
+def test_a_header_cannot_fill_fields_that_are_not_transmitted() -> None:
     command = decode(0, b'{"-body":"aGk=","-type":7,"-parts":["x"],"body":"x"}', b"real")
 
     assert command.body == b"real"
@@ -116,7 +116,7 @@ def test_a_header_cannot_fill_what_does_not_travel_in_it() -> None:
         Header(34, 0, -1, 317, "GO", None, {}),
     ],
 )
-def test_what_is_written_is_read_back(header: Header) -> None:
+def test_written_data_is_read_back(header: Header) -> None:
     data = json_header.encode(header)
 
     assert decode(0, data, b"").ext_fields == header.ext_fields

@@ -28,14 +28,14 @@ WHOLE = {
 
 
 @pytest.mark.parametrize(("header", "source"), WHOLE.items())
-def test_a_whole_header_says_for_whom_and_where_it_ends(
+def test_a_whole_header_names_its_peer_and_its_end(
     header: bytes, source: tuple[str, int] | None
 ) -> None:
     assert parse(header + b"\0\0\0\x10frame") == ProxyHeader(len(header), source)
 
 
 @pytest.mark.parametrize("header", WHOLE)
-def test_any_part_of_a_header_is_waited_on(header: bytes) -> None:
+def test_any_part_of_a_header_is_waited_for(header: bytes) -> None:
     for end in range(1, len(header)):
         assert parse(header[:end]) is None, header[:end]
 
@@ -56,6 +56,6 @@ def test_any_part_of_a_header_is_waited_on(header: bytes) -> None:
         SIGNATURE_V2 + b"\x21\x11\xff\xff",
     ],
 )
-def test_what_is_no_header_is_refused(data: bytes) -> None:
+def test_an_invalid_header_is_rejected(data: bytes) -> None:
     with pytest.raises(FrameError):
         parse(data)

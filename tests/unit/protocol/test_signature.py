@@ -15,7 +15,7 @@ def a_request(body: bytes = b"hello", version: int = V4_9_4, **fields: str) -> R
     return request
 
 
-def test_the_signature_is_that_of_the_java_client() -> None:
+def test_the_signature_equals_the_java_clients() -> None:
     request = a_request(topic="TopicTest", queueId="1", consumerGroup="g")
 
     Credentials("RocketMQ", SECRET).sign(request)
@@ -30,7 +30,7 @@ def test_the_signature_is_that_of_the_java_client() -> None:
     }
 
 
-def test_a_security_token_is_signed_as_well() -> None:
+def test_a_security_token_is_also_signed() -> None:
     request = a_request(topic="T")
 
     Credentials("RocketMQ", SECRET, "token").sign(request)
@@ -60,9 +60,7 @@ def test_signing_leaves_the_callers_table_alone() -> None:
 
 
 @pytest.mark.parametrize(("version", "content"), [(V4_9_3, b"key"), (V4_9_4, b"truekey")])
-def test_old_clients_add_the_unique_key_mark_after_they_signed(
-    version: int, content: bytes
-) -> None:
+def test_old_clients_add_the_unique_key_mark_after_signing(version: int, content: bytes) -> None:
     request = a_request(b"", version, key="key", _UNIQUE_KEY_QUERY="true")
 
     assert signed_content(request) == content

@@ -42,7 +42,7 @@ def test_public_private_and_own_addresses_may_be_a_brokers(address: str) -> None
         "64:ff9b::169.254.169.254",
     ],
 )
-def test_no_broker_is_where_metadata_services_are(address: str) -> None:
+def test_no_broker_is_at_a_metadata_service_address(address: str) -> None:
     assert refusal_reason(ipaddress.ip_address(address)) == LINK_LOCAL
 
 
@@ -67,5 +67,5 @@ def test_no_broker_is_where_metadata_services_are(address: str) -> None:
         "::ffff:240.0.0.1",
     ],
 )
-def test_no_broker_is_in_a_range_of_another_purpose(address: str) -> None:
+def test_no_broker_is_in_a_special_purpose_range(address: str) -> None:
     assert refusal_reason(ipaddress.ip_address(address)) == NO_MACHINE

@@ -79,7 +79,7 @@ async def test_requests_to_one_address_share_a_connection(served: Served) -> Non
 
 
 @pytest.mark.parametrize("is_trusted", [True, False])
-async def test_a_peer_that_no_broker_can_be_is_asked_only_where_its_address_is_trusted(
+async def test_a_peer_that_cannot_be_a_broker_is_queried_only_at_a_trusted_address(
     served: Served, monkeypatch: pytest.MonkeyPatch, is_trusted: bool
 ) -> None:
     # Then this machine can't be a broker's, and no server has to listen at 169.254.169.254.
@@ -97,14 +97,14 @@ async def test_a_peer_that_no_broker_can_be_is_asked_only_where_its_address_is_t
     assert len(served.seen) == is_trusted
 
 
-async def test_an_ended_connection_is_made_again(served: Served) -> None:
+async def test_an_ended_connection_is_recreated(served: Served) -> None:
     with pytest.raises(RemotingSendError):
         await served.client.request(served.address, a_request(END))
 
     assert (await served.client.request(served.address, a_request(body=b"x"))).body == b"x"
 
 
-async def test_what_the_peer_pushes_is_handled(served: Served) -> None:
+async def test_pushed_requests_of_the_peer_are_handled(served: Served) -> None:
     await served.client.request(served.address, a_request(PUSH))
 
     assert [command.ext_fields for command in served.pushed] == [{"consumerGroup": "g"}]
@@ -118,7 +118,7 @@ async def test_a_oneway_request_arrives(served: Served) -> None:
     assert [request.is_oneway for request in served.seen] == [True, False]
 
 
-async def test_bodies_that_are_not_copied_arrive_whole_between_small_ones(served: Served) -> None:
+async def test_uncopied_bodies_arrive_whole_between_small_ones(served: Served) -> None:
     bodies = [bytes([65 + each]) * size for each, size in enumerate(SIZES)]
 
     for body in bodies:
@@ -128,7 +128,7 @@ async def test_bodies_that_are_not_copied_arrive_whole_between_small_ones(served
     assert [request.body for request in served.seen] == [*bodies, b"last"]
 
 
-async def test_no_answer_in_time_is_a_timeout(served: Served) -> None:
+async def test_a_missing_answer_is_a_timeout(served: Served) -> None:
     await served.client.request(served.address, a_request())
     waiting = asyncio.ensure_future(  # noqa: TID251
         served.client.request(served.address, a_request(NEVER), 3.0)
@@ -140,7 +140,7 @@ async def test_no_answer_in_time_is_a_timeout(served: Served) -> None:
         await waiting
 
 
-async def test_nobody_there_is_one_sentence(served: Served) -> None:
+async def test_a_missing_server_is_reported_in_one_sentence(served: Served) -> None:
     await served.server.shutdown()
 
     with pytest.raises(RemotingConnectError, match=r"^no connection to \S+: connection refused$"):
@@ -148,7 +148,7 @@ async def test_nobody_there_is_one_sentence(served: Served) -> None:
 
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":9876", "host:0", "host:65536", "h:٣"])
-async def test_what_is_no_address_is_one_sentence(served: Served, address: str) -> None:
+async def test_an_invalid_address_is_reported_in_one_sentence(served: Served, address: str) -> None:
     with pytest.raises(RemotingConnectError, match="form host:port"):
         await served.client.request(address, a_request())
 
@@ -158,7 +158,7 @@ def test_an_address_is_host_and_port() -> None:
     assert split_address(" [::1]:9876 ") == ("::1", 9876)
 
 
-async def test_shutdown_ends_what_waits_and_begins_nothing(served: Served) -> None:
+async def test_shutdown_ends_waiting_calls_and_starts_nothing(served: Served) -> None:
     await served.client.request(served.address, a_request())
     waiting = asyncio.ensure_future(  # noqa: TID251
         served.client.request(served.address, a_request(NEVER))
@@ -187,7 +187,7 @@ async def test_an_idle_client_leaves_no_timer_behind(served: Served) -> None:
 
 
 @pytest.mark.parametrize("turns", range(8))
-async def test_no_connection_that_is_being_made_keeps_a_client_from_closing(
+async def test_no_pending_connection_keeps_a_client_from_closing(
     served: Served, turns: int
 ) -> None:
     request = asyncio.gather(

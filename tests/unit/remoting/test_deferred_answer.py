@@ -9,7 +9,7 @@ import pytest
 from broker_core.remoting.deferred_answer import DeferredAnswer
 
 
-def test_a_listener_is_told_when_it_is_done() -> None:
+def test_a_listener_is_notified_of_completion() -> None:
     later, told = DeferredAnswer(), list[object]()
     later.when_done(lambda done: told.append(done.outcome))
     assert not told
@@ -19,7 +19,7 @@ def test_a_listener_is_told_when_it_is_done() -> None:
     assert told == [b"answer"]
 
 
-def test_who_listens_too_late_is_told_at_once() -> None:
+def test_a_too_late_listener_is_notified_immediately() -> None:
     later, told = DeferredAnswer(), list[object]()
     later.finish(b"answer")
 
@@ -36,7 +36,7 @@ async def test_it_can_be_awaited_before_and_after_it_is_done() -> None:
     assert await later == b"answer"
 
 
-async def test_a_failure_is_raised_where_it_is_awaited() -> None:
+async def test_an_awaited_failure_is_raised() -> None:
     later = DeferredAnswer()
     later.finish(KeyError("why"))
 
@@ -44,7 +44,7 @@ async def test_a_failure_is_raised_where_it_is_awaited() -> None:
         await later
 
 
-async def test_who_stops_to_await_it_harms_nobody() -> None:
+async def test_a_caller_that_stops_awaiting_it_harms_nobody() -> None:
     later = DeferredAnswer()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):

@@ -60,7 +60,7 @@ def decoded(frame: bytes | None) -> RemotingCommand:
     return commands.decode(frame[4], frame[8:header_to], frame[header_to:])
 
 
-def test_who_wants_to_know_is_told_of_refusals_and_of_nothing_else() -> None:
+def test_an_observer_of_rejections_receives_nothing_else() -> None:
     told: list[RequestRefusedError] = []
     handlers: dict[int, Any] = {10: refuse, 11: fail, 12: lambda *_: None}
     dispatcher = Dispatcher(handlers, lambda *refusal: told.append(refusal[2]))
@@ -71,7 +71,7 @@ def test_who_wants_to_know_is_told_of_refusals_and_of_nothing_else() -> None:
     assert [refusal.remark for refusal in told] == ["no such topic"]
 
 
-async def test_when_a_request_came_is_told_of_what_is_refused_at_once() -> None:
+async def test_the_arrival_time_of_immediately_rejected_requests_is_reported() -> None:
     told: list[float] = []
     handlers: dict[int, Any] = {10: refuse, 11: lambda *_: wait_then(refuse)}
     dispatcher = Dispatcher(handlers, lambda *refusal: told.append(refusal[3]))
@@ -133,7 +133,7 @@ def test_a_oneway_request_is_never_answered(handler: Any, caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("request_", [a_request(), a_binary_request()])
-def test_a_refusal_becomes_its_code_remark_and_fields(request_: RemotingCommand) -> None:
+def test_a_rejection_becomes_its_code_remark_and_fields(request_: RemotingCommand) -> None:
     answer = decoded(dispatch({10: refuse}, request_, FakeConnection()))
 
     assert (answer.code, answer.remark) == (17, "no such topic")
@@ -141,7 +141,7 @@ def test_a_refusal_becomes_its_code_remark_and_fields(request_: RemotingCommand)
     assert answer.serialize_type == request_.serialize_type
 
 
-def test_a_refusal_may_say_nothing_but_its_code() -> None:
+def test_a_rejection_may_have_only_its_code() -> None:
     def handler(*_: object) -> None:
         raise RequestRefusedError(ResponseCode.FLUSH_SLAVE_TIMEOUT, None)
 
@@ -150,7 +150,7 @@ def test_a_refusal_may_say_nothing_but_its_code() -> None:
     assert (answer.code, answer.remark, answer.ext_fields) == (12, None, {})
 
 
-def test_a_refusal_keeps_the_fields_it_has() -> None:
+def test_a_rejection_keeps_its_fields() -> None:
     refusal = RequestRefusedError(ResponseCode.SYSTEM_ERROR, "no", {"msgId": "7F"})
 
     assert refusal.with_fields({"msgId": "0", "region": "R"}) is refusal
@@ -158,7 +158,7 @@ def test_a_refusal_keeps_the_fields_it_has() -> None:
     assert refusal.ext_fields == {"msgId": "7F", "region": "R"}
 
 
-def test_our_own_mistake_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_our_own_error_is_logged_and_not_returned(caplog: pytest.LogCaptureFixture) -> None:
     answer = decoded(dispatch({10: fail}, a_request(), FakeConnection()))
 
     assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -171,7 +171,7 @@ def test_our_own_mistake_is_logged_and_not_told(caplog: pytest.LogCaptureFixture
     ("outcome", "code"),
     [(a_request().answer(5), 5), (refuse, 17), (fail, 1)],
 )
-async def test_what_must_wait_is_answered_later_by_the_same_rules(
+async def test_waiting_requests_are_answered_later_by_the_same_rules(
     outcome: object, code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     connection = FakeConnection()
@@ -183,7 +183,7 @@ async def test_what_must_wait_is_answered_later_by_the_same_rules(
 
 
 @pytest.mark.parametrize("request_", [a_request(), a_binary_request()])
-async def test_a_refusal_in_a_coroutine_or_later_keeps_its_fields(
+async def test_a_rejection_in_a_coroutine_or_later_keeps_its_fields(
     request_: RemotingCommand,
 ) -> None:
     connection = FakeConnection()

@@ -70,13 +70,13 @@ def is_refused(answer: bytes) -> bool:
     return b'"code":2,' in answer
 
 
-def test_a_loop_that_was_late_once_refuses_nothing(watched: Watched) -> None:
+def test_a_loop_that_was_late_once_rejects_nothing(watched: Watched) -> None:
     watched.late(3_000.0)
 
     assert not is_refused(watched.code_of(RequestCode.SEND_MESSAGE))
 
 
-def test_a_loop_that_stays_late_refuses_what_may_not_wait(watched: Watched) -> None:
+def test_a_loop_that_stays_late_rejects_requests_that_must_not_wait(watched: Watched) -> None:
     watched.late(3_000.0, 250.0)
 
     answer = watched.code_of(RequestCode.SEND_MESSAGE)
@@ -87,7 +87,7 @@ def test_a_loop_that_stays_late_refuses_what_may_not_wait(watched: Watched) -> N
     assert watched.overload.refused == 1
 
 
-def test_everything_is_served_again_once_the_loop_is_in_time(watched: Watched) -> None:
+def test_everything_is_served_again_once_the_loop_keeps_up(watched: Watched) -> None:
     watched.late(6_000.0, 6_000.0)
     assert is_refused(watched.code_of(RequestCode.PULL_MESSAGE))
 
@@ -97,7 +97,7 @@ def test_everything_is_served_again_once_the_loop_is_in_time(watched: Watched) -
     assert not is_refused(watched.code_of(RequestCode.SEND_MESSAGE))
 
 
-def test_a_put_that_takes_long_is_blamed_on_the_disk_at_once(watched: Watched) -> None:
+def test_a_slow_put_is_immediately_attributed_to_the_disk(watched: Watched) -> None:
     watched.overload.look(0.0, 1_200.0)
 
     answer = watched.code_of(RequestCode.SEND_MESSAGE)
@@ -114,7 +114,7 @@ def test_the_rule_can_be_switched_off(watched: Watched) -> None:
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_a_pool_without_buffers_refuses_sends_until_one_is_back(
+def test_an_empty_pool_rejects_sends_until_a_buffer_returns(
     watched: Watched, *, is_on: bool
 ) -> None:
     watched.is_on, watched.is_deficient = is_on, True
@@ -131,7 +131,7 @@ def test_a_pool_without_buffers_refuses_sends_until_one_is_back(
 
 
 @pytest.mark.parametrize(("share", "refuses"), [(1.0, True), (0.1, False)])
-async def test_a_late_timer_counts_as_far_as_the_loop_was_at_work(
+async def test_a_late_timer_counts_only_while_the_loop_was_busy(
     watched: Watched, share: float, refuses: bool
 ) -> None:
     watched.overload.start()

@@ -100,7 +100,7 @@ def world() -> World:
     return World()
 
 
-async def test_a_turn_of_plain_requests_is_asked_about_once(world) -> None:
+async def test_a_turn_of_plain_requests_is_looked_up_once(world) -> None:
     data = 2 * request(PLAIN)
 
     assert world.receive(data) == b"<plain><plain>"
@@ -108,7 +108,7 @@ async def test_a_turn_of_plain_requests_is_asked_about_once(world) -> None:
     assert world.turns == 1
 
 
-async def test_what_follows_plain_requests_is_answered_behind_them(world) -> None:
+async def test_requests_after_plain_ones_are_answered_after_them(world) -> None:
     half = request(PLAIN)[:9]
     data = request(PLAIN) + request(OTHER) + request(PLAIN) + half
 
@@ -118,12 +118,12 @@ async def test_what_follows_plain_requests_is_answered_behind_them(world) -> Non
     assert (world.turn.asked[0], world.turn.asked[-1]) == (data, request(PLAIN))
 
 
-async def test_a_frame_that_is_not_plain_is_asked_about_once(world) -> None:
+async def test_a_complex_frame_is_looked_up_once(world) -> None:
     assert world.receive(request(OTHER)) == b"<other>"
     assert world.turn.asked == [request(OTHER)]
 
 
-async def test_answers_that_wait_are_sent_when_they_are_there(world) -> None:
+async def test_waiting_answers_are_sent_when_they_are_available(world) -> None:
     later = world.turn.later = DeferredAnswer()
 
     assert world.receive(request(PLAIN)) == b""
@@ -134,7 +134,7 @@ async def test_answers_that_wait_are_sent_when_they_are_there(world) -> None:
     assert world.connection.requests_in_flight == 0
 
 
-async def test_a_connection_that_is_closed_meanwhile_is_sent_nothing_and_read_no_further(
+async def test_a_connection_closed_meanwhile_is_neither_written_nor_read(
     world,
 ) -> None:
     world.turn.closes = True

@@ -141,7 +141,7 @@ async def test_pipelined_requests_are_all_answered_in_order(setup: Setup) -> Non
     assert answers[499].body == b"499"
 
 
-async def test_a_body_is_the_handlers_own(setup: Setup) -> None:
+async def test_the_handler_owns_the_body(setup: Setup) -> None:
     bodies = []
     await setup.serve({ECHO: lambda request, _: bodies.append(request.body)})
     peer = await setup.connect()
@@ -153,7 +153,7 @@ async def test_a_body_is_the_handlers_own(setup: Setup) -> None:
     assert bodies == [b"0" * 100, b"1" * 100, b"2" * 100]
 
 
-async def test_a_frame_in_pieces_is_answered(setup: Setup) -> None:
+async def test_a_fragmented_frame_is_answered(setup: Setup) -> None:
     await setup.serve({ECHO: echo})
     peer = await setup.connect()
     frame = a_request(body=bytes(1_000_000)).encode()
@@ -165,7 +165,7 @@ async def test_a_frame_in_pieces_is_answered(setup: Setup) -> None:
     assert len((await peer.receive()).body) == 1_000_000
 
 
-async def test_later_answers_overtake_nothing_and_hold_nothing_up(setup: Setup) -> None:
+async def test_later_answers_neither_overtake_nor_delay_others(setup: Setup) -> None:
     release = asyncio.Event()
 
     async def hold(request: RemotingCommand, _: Connection) -> RemotingCommand:
@@ -300,7 +300,7 @@ async def test_a_peer_that_does_not_read_is_not_read_from(setup: Setup) -> None:
     assert connection.is_writable
 
 
-async def test_a_peer_that_never_reads_what_is_pushed_is_disconnected(
+async def test_a_peer_that_never_reads_pushed_data_is_disconnected(
     setup: Setup, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits = RemotingLimits(write_buffer_high=64 * 1024, write_buffer_max=1024 * 1024)
@@ -334,7 +334,7 @@ async def test_a_peer_that_never_reads_what_is_pushed_is_disconnected(
     ],
     ids=["requests", "bodies", "headers"],
 )
-async def test_a_peer_is_not_read_from_while_too_much_waits(
+async def test_a_peer_is_not_read_from_while_too_much_data_waits(
     setup: Setup, limits: RemotingLimits, fields: dict[str, str], body: bytes
 ) -> None:
     release = asyncio.Event()
@@ -360,7 +360,7 @@ async def test_a_peer_is_not_read_from_while_too_much_waits(
     assert [(await peer.receive()).opaque for _ in range(50)] == list(range(50))
 
 
-async def test_connections_are_limited_in_all_and_by_host(
+async def test_connections_are_limited_in_total_and_by_host(
     setup: Setup, caplog: pytest.LogCaptureFixture
 ) -> None:
     for limits, reason in (
@@ -383,7 +383,7 @@ async def test_connections_are_limited_in_all_and_by_host(
         await third.receive()
 
 
-async def test_we_may_ask_a_peer_on_its_own_connection(setup: Setup) -> None:
+async def test_we_may_send_requests_to_a_peer_on_its_own_connection(setup: Setup) -> None:
     async def ask_back(request: RemotingCommand, connection: Connection) -> RemotingCommand:
         answer = await connection.request(RemotingCommand.request(307, {"clientId": "c"}), 5)
         return request.answer(answer.code, answer.remark, body=answer.body)
@@ -402,7 +402,7 @@ async def test_we_may_ask_a_peer_on_its_own_connection(setup: Setup) -> None:
     assert (answer.opaque, answer.body, answer.is_response) == (0, b"running", True)
 
 
-async def test_a_peer_that_does_not_answer_is_waited_for_so_long(setup: Setup) -> None:
+async def test_an_unresponsive_peer_is_waited_for_for_a_limited_time(setup: Setup) -> None:
     clock = ManualClock()
     server = await setup.serve({ECHO: echo}, clock)
     peer = await setup.connect()
@@ -423,7 +423,7 @@ async def test_a_peer_that_does_not_answer_is_waited_for_so_long(setup: Setup) -
     assert (await peer.receive()).opaque == 8
 
 
-async def test_a_lost_connection_ends_our_requests_and_is_told(setup: Setup) -> None:
+async def test_a_lost_connection_ends_our_requests_and_is_reported(setup: Setup) -> None:
     lost: list[object] = []
     server = await setup.serve({ECHO: echo}, on_connection_lost=lost.append)
     peer = await setup.connect()
@@ -455,14 +455,14 @@ async def test_the_peers_address_is_known_in_both_forms(setup: Setup) -> None:
     assert connection.remote_host == socket.inet_aton("127.0.0.1") + port.to_bytes(4, "big")
 
 
-async def test_a_port_in_use_is_one_sentence(setup: Setup) -> None:
+async def test_a_port_in_use_is_reported_in_one_sentence(setup: Setup) -> None:
     await setup.serve({})
 
     with pytest.raises(RemotingError, match=r"^second cannot listen on 127.0.0.1:\d+: address al"):
         await RemotingServer("second", {}).start("127.0.0.1", setup.port)
 
 
-async def test_shutdown_lets_answers_that_are_being_made_leave(setup: Setup) -> None:
+async def test_shutdown_lets_pending_answers_leave(setup: Setup) -> None:
     release = asyncio.Event()
 
     async def hold(request: RemotingCommand, _: Connection) -> RemotingCommand:
@@ -485,7 +485,7 @@ async def test_shutdown_lets_answers_that_are_being_made_leave(setup: Setup) -> 
     assert not server.connections
 
 
-async def test_shutdown_does_not_wait_for_ever(setup: Setup) -> None:
+async def test_shutdown_does_not_wait_forever(setup: Setup) -> None:
     clock = ManualClock()
 
     async def hold(*_: object) -> None:
@@ -504,7 +504,7 @@ async def test_shutdown_does_not_wait_for_ever(setup: Setup) -> None:
     assert await peer.ended()
 
 
-async def test_what_memory_lacks_for_ends_its_connection_and_no_other(
+async def test_running_out_of_memory_ends_only_that_connection(
     setup: Setup, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The request may be half done, so no answer can say whether it was."""
@@ -524,7 +524,7 @@ async def test_what_memory_lacks_for_ends_its_connection_and_no_other(
     assert (await other.receive()).opaque == 3
 
 
-async def test_the_end_of_a_connection_is_heard_by_all_though_one_of_them_fails(
+async def test_all_are_notified_of_a_connections_end_even_if_one_fails(
     setup: Setup,
 ) -> None:
     told: list[object] = []
@@ -547,7 +547,7 @@ async def test_the_end_of_a_connection_is_heard_by_all_though_one_of_them_fails(
     assert not server.connections
 
 
-async def test_a_connection_whose_sweep_fails_keeps_no_other_idle_one_open(
+async def test_a_failing_sweep_of_a_connection_does_not_keep_other_idle_ones_open(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock()

@@ -20,7 +20,7 @@ async def _awaited(awaitable: Awaitable[str]) -> str:
     return await awaitable
 
 
-async def test_a_coroutine_that_waits_goes_on_in_a_task() -> None:
+async def test_a_coroutine_that_waits_continues_in_a_task() -> None:
     loop = asyncio.get_running_loop()
     first, second = loop.create_future(), loop.create_future()
 
@@ -35,7 +35,7 @@ async def test_a_coroutine_that_waits_goes_on_in_a_task() -> None:
     assert await begun(work()) == "one, two"
 
 
-async def test_what_it_waited_for_may_be_done_already_or_fail() -> None:
+async def test_awaited_work_may_be_finished_or_fail() -> None:
     done, failed = (asyncio.get_running_loop().create_future() for _ in range(2))
 
     async def work() -> str:
@@ -53,7 +53,7 @@ async def test_what_it_waited_for_may_be_done_already_or_fail() -> None:
     assert await _awaited(resumed(coroutine, waits_for)) == "no, yes"
 
 
-async def test_a_task_that_is_cancelled_cancels_it() -> None:
+async def test_cancelling_the_task_cancels_it() -> None:
     never = asyncio.get_running_loop().create_future()
     ended = []
 

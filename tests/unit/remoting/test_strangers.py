@@ -73,7 +73,7 @@ async def test_strangers_have_fewer_connections_and_accounts_keep_theirs(
         assert len((await account.receive()).body) == 1_000
 
 
-async def test_a_lost_account_frees_no_place_of_strangers(setup: Setup) -> None:
+async def test_a_lost_account_frees_no_strangers_place(setup: Setup) -> None:
     server = await setup.serve(HANDLERS, limits=RemotingLimits(strangers=FEW))
     account = await signed_in(setup)
     for _ in range(3):
@@ -84,7 +84,7 @@ async def test_a_lost_account_frees_no_place_of_strangers(setup: Setup) -> None:
     assert await (await setup.connect()).ended()
 
 
-async def test_unfinished_frames_of_strangers_have_a_bound_of_their_own(setup: Setup) -> None:
+async def test_unfinished_frames_of_strangers_have_their_own_limit(setup: Setup) -> None:
     server = await setup.serve(HANDLERS, limits=RemotingLimits(strangers=FEW))
     frame = a_request(body=bytes(80_000)).encode()
     account = await signed_in(setup)
@@ -148,7 +148,7 @@ async def test_a_silent_stranger_is_closed_after_30_seconds(setup: Setup) -> Non
     assert (await account.receive()).body == b"still here"
 
 
-async def test_without_accounts_nobody_is_a_stranger(setup: Setup) -> None:
+async def test_without_accounts_no_client_is_a_stranger(setup: Setup) -> None:
     server = await setup.serve(HANDLERS)
     await setup.connect()
     await until(lambda: len(server.connections) == 1)

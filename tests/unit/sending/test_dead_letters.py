@@ -14,7 +14,7 @@ from tests.unit.sending.conftest import Sending, make_sending
     ("times", "asked_max", "is_dead"),
     [(2, None, False), (3, None, True), (4, None, True), (3, 5, False), (5, 5, True), (0, 0, True)],
 )
-def test_a_message_is_dead_when_it_was_tried_often_enough(
+def test_a_message_is_dead_after_enough_tries(
     sending: Sending, times: int, asked_max: int | None, is_dead: bool
 ) -> None:
     group_config = SubscriptionGroupConfig(group_name="g", retry_max_times=3)
@@ -29,7 +29,7 @@ def test_a_dead_letter_topic_is_created_once_with_one_queue(sending: Sending) ->
     assert sending.dead_letters.topic_of("g") is made
 
 
-def test_an_unknown_group_is_created_or_refused() -> None:
+def test_an_unknown_group_is_created_or_rejected() -> None:
     assert make_sending().dead_letters.require_group("g").group_name == "g"
 
     with pytest.raises(RequestRefusedError, match="subscription group not exist, g") as refused:

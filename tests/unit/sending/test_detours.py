@@ -59,7 +59,7 @@ async def stage() -> AsyncIterator[Stage]:
     await made.stop()
 
 
-async def test_a_message_that_asks_for_nothing_goes_straight(stage: Stage) -> None:
+async def test_a_message_without_a_delay_goes_straight(stage: Stage) -> None:
     table = {"KEYS": "k"}
 
     assert stage.detours().place_of(table, "T", 3) is None
@@ -75,7 +75,7 @@ async def test_a_delayed_message_is_deferred(stage: Stage) -> None:
     assert table == {"DELAY": "2", "REAL_TOPIC": "T", "REAL_QID": "3"}
 
 
-async def test_a_half_message_is_withheld_and_its_delay_forgotten(stage: Stage) -> None:
+async def test_a_half_message_is_withheld_and_its_delay_dropped(stage: Stage) -> None:
     table = {"TRAN_MSG": "True", "DELAY": "2"}
 
     assert stage.detours().place_of(table, "T", 3) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0)
@@ -93,7 +93,7 @@ async def test_a_timer_message_goes_to_the_timer_topic(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
-async def test_a_half_message_with_a_delivery_time_is_refused(stage: Stage, name: str) -> None:
+async def test_a_half_message_with_a_delivery_time_is_rejected(stage: Stage, name: str) -> None:
     with pytest.raises(
         RequestRefusedError, match=f"can't have a delivery time .{name}."
     ) as refused:
@@ -138,7 +138,7 @@ async def test_a_retry_of_a_committed_message_is_not_withheld(stage: Stage, topi
         ({"TIMER_DELIVER_MS": "9" * 18}, ResponseCode.MESSAGE_ILLEGAL),
     ],
 )
-async def test_a_detour_that_cannot_be_taken_is_refused(
+async def test_an_impossible_detour_is_rejected(
     stage: Stage, table: dict[str, str], code: ResponseCode
 ) -> None:
     detours = stage.detours(rejectTransactionMessage="true")
@@ -150,7 +150,7 @@ async def test_a_detour_that_cannot_be_taken_is_refused(
     assert refused.value.remark
 
 
-async def test_a_deferred_put_is_told_to_the_schedule(stage: Stage) -> None:
+async def test_a_deferred_put_reaches_the_schedule(stage: Stage) -> None:
     result = PutMessageResult(PutMessageStatus.PUT_OK, 0, 0)
 
     stage.detours().note_put(("SCHEDULE_TOPIC_XXXX", 1), result, {}, b"", 1, HOST)
@@ -159,7 +159,7 @@ async def test_a_deferred_put_is_told_to_the_schedule(stage: Stage) -> None:
     assert not stage.transacted.transactions.pending
 
 
-async def test_a_withheld_put_is_told_to_the_transactions(stage: Stage) -> None:
+async def test_a_withheld_put_is_reported_to_the_transactions(stage: Stage) -> None:
     result = PutMessageResult(PutMessageStatus.PUT_OK, 700, 7)
 
     stage.detours().note_put(("RMQ_SYS_TRANS_HALF_TOPIC", 0), result, {"PGROUP": "p"}, b"", 1, HOST)

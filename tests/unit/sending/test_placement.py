@@ -60,7 +60,7 @@ def refusal(sending: Sending, asked: Destination) -> RequestRefusedError:
         ("SCHEDULE_TOPIC_XXXX", 0, False),
     ],
 )
-def test_a_known_queue_of_a_plain_topic_needs_no_closer_look(
+def test_a_known_queue_of_a_plain_topic_needs_no_further_check(
     sending: Sending, topic: str, queue_id: int, is_plain: bool
 ) -> None:
     add(sending, "T")
@@ -69,7 +69,7 @@ def test_a_known_queue_of_a_plain_topic_needs_no_closer_look(
     assert (0 <= queue_id < sending.placement.plain_queues[topic]) is is_plain
 
 
-def test_what_is_plain_follows_the_topic(sending: Sending) -> None:
+def test_plainness_follows_the_topic(sending: Sending) -> None:
     add(sending, "T")
     plain_queues = sending.placement.plain_queues
     assert plain_queues["T"] == 4
@@ -81,7 +81,7 @@ def test_what_is_plain_follows_the_topic(sending: Sending) -> None:
     assert plain_queues["T"] == 0
 
 
-def test_a_topic_is_no_longer_plain_when_it_is_deleted(sending: Sending) -> None:
+def test_a_deleted_topic_is_no_longer_plain(sending: Sending) -> None:
     add(sending, "T")
     assert sending.placement.plain_queues["T"] == 4
 
@@ -90,7 +90,7 @@ def test_a_topic_is_no_longer_plain_when_it_is_deleted(sending: Sending) -> None
     assert sending.placement.plain_queues["T"] == 0
 
 
-def test_topics_that_strangers_name_take_no_room(sending: Sending) -> None:
+def test_topics_named_by_strangers_use_no_space(sending: Sending) -> None:
     for number in range(10):
         assert sending.placement.plain_queues[f"unknown{number}"] == 0
 
@@ -100,7 +100,7 @@ def test_topics_that_strangers_name_take_no_room(sending: Sending) -> None:
 @pytest.mark.parametrize(
     "keys", [{"brokerPermission": "4"}, {"startAcceptSendRequestTimeStamp": "1"}]
 )
-def test_nothing_is_plain_while_more_than_the_topic_decides(keys: dict[str, str]) -> None:
+def test_nothing_is_plain_if_more_than_the_topic_decides(keys: dict[str, str]) -> None:
     sending = make_sending(**keys)
     add(sending, "T")
 
@@ -119,7 +119,7 @@ def test_a_topic_is_created_on_its_first_message(
     assert f"send to an unknown topic topic=T count=1 producer={PRODUCER}" in caplog.messages
 
 
-def test_the_producer_says_how_many_queues_a_new_topic_gets(sending: Sending) -> None:
+def test_the_producer_chooses_a_new_topics_queue_count(sending: Sending) -> None:
     sending.placement.place(wanted("T", queue_nums=2))
 
     assert sending.topics.table["T"].write_queue_nums == 2
@@ -131,7 +131,7 @@ def test_a_retry_topic_is_created_whatever_the_default_topic_is(sending: Sending
     assert sending.topics.table["%RETRY%g"].write_queue_nums == 1
 
 
-def test_without_automatic_creation_an_unknown_topic_is_refused() -> None:
+def test_without_automatic_creation_an_unknown_topic_is_rejected() -> None:
     sending = make_sending(autoCreateTopicEnable="false")
 
     refused = refusal(sending, wanted("T"))
@@ -141,7 +141,7 @@ def test_without_automatic_creation_an_unknown_topic_is_refused() -> None:
     assert "T" not in sending.topics.table
 
 
-def test_below_zero_any_queue_that_may_be_written_is_chosen(sending: Sending) -> None:
+def test_a_negative_queue_id_chooses_any_writable_queue(sending: Sending) -> None:
     add(sending, "T", write=3, read=8)
 
     chosen = {sending.placement.place(wanted("T", -1)) for _ in range(200)}
@@ -149,7 +149,7 @@ def test_below_zero_any_queue_that_may_be_written_is_chosen(sending: Sending) ->
     assert chosen == {0, 1, 2}
 
 
-def test_a_queue_that_is_only_read_takes_messages_that_name_it(sending: Sending) -> None:
+def test_a_read_only_queue_accepts_messages_that_name_it(sending: Sending) -> None:
     """As with RocketMQ: while a topic shrinks, producers still have its old queues."""
     add(sending, "T", write=2, read=4)
 
@@ -157,7 +157,7 @@ def test_a_queue_that_is_only_read_takes_messages_that_name_it(sending: Sending)
 
 
 @pytest.mark.parametrize(("write", "queue_id"), [(4, 4), (0, -1)])
-def test_a_queue_that_is_not_there_is_refused(sending: Sending, write: int, queue_id: int) -> None:
+def test_a_missing_queue_is_rejected(sending: Sending, write: int, queue_id: int) -> None:
     add(sending, "T", write=write)
 
     refused = refusal(sending, wanted("T", queue_id))
@@ -177,13 +177,13 @@ def test_a_queue_that_is_not_there_is_refused(sending: Sending, write: int, queu
         ("RMQ_SYS_TRANS_HALF_TOPIC", ResponseCode.NO_PERMISSION),
     ],
 )
-def test_a_topic_that_may_not_be_sent_to_is_refused(
+def test_a_topic_without_send_permission_is_rejected(
     sending: Sending, topic: str, code: ResponseCode
 ) -> None:
     assert refusal(sending, wanted(topic)).code == code
 
 
-def test_before_its_time_the_broker_takes_nothing() -> None:
+def test_before_its_start_time_the_broker_accepts_nothing() -> None:
     sending = make_sending(startAcceptSendRequestTimeStamp=str(1 << 52))
     add(sending, "T")
 
@@ -192,7 +192,7 @@ def test_before_its_time_the_broker_takes_nothing() -> None:
     )
 
 
-def test_a_broker_that_may_not_be_written_refuses_ordered_topics() -> None:
+def test_a_read_only_broker_rejects_ordered_topics() -> None:
     sending = make_sending(brokerPermission="4")
     add(sending, "ordered", order=True)
     add(sending, "T")
@@ -204,7 +204,7 @@ def test_a_broker_that_may_not_be_written_refuses_ordered_topics() -> None:
     assert refused.remark == "the broker[10.0.0.1] sending message is forbidden"
 
 
-def test_a_permission_that_changes_takes_effect_with_the_next_reading(sending: Sending) -> None:
+def test_a_changed_permission_takes_effect_with_the_next_read(sending: Sending) -> None:
     add(sending, "T")
     object.__setattr__(sending.config, "broker_permission", PERM_READ)
 
@@ -215,7 +215,7 @@ def test_a_permission_that_changes_takes_effect_with_the_next_reading(sending: S
         sending.placement.require_writable_broker()
 
 
-def test_a_topic_without_the_write_bit_takes_no_copies() -> None:
+def test_a_topic_without_the_write_bit_accepts_no_copies() -> None:
     require_writable(TopicConfig(topic_name="T", perm=PERM_WRITE))
 
     with pytest.raises(RequestRefusedError, match=r"the topic\[T\] sending message is forbidden"):
@@ -226,7 +226,7 @@ def test_a_topic_without_the_write_bit_takes_no_copies() -> None:
     ("topic", "is_unit", "sys_flag"),
     [("T", True, 1), ("T", False, 0), ("%RETRY%g", True, 2), ("%RETRY%g", False, 0)],
 )
-def test_a_topic_that_is_made_belongs_to_the_unit_of_its_producer(
+def test_a_created_topic_belongs_to_its_producers_unit(
     sending: Sending, topic: str, is_unit: bool, sys_flag: int
 ) -> None:
     default_topic = "TBW102" if topic == "T" else None
@@ -235,7 +235,7 @@ def test_a_topic_that_is_made_belongs_to_the_unit_of_its_producer(
     assert sending.topics.table[topic].topic_sys_flag == sys_flag
 
 
-def test_messages_of_a_topic_with_several_tags_say_so(sending: Sending) -> None:
+def test_messages_of_a_topic_with_several_tags_name_them(sending: Sending) -> None:
     add(sending, "T")
     assert sending.placement.sys_flag_of("T") == 0
 

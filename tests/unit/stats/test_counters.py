@@ -54,7 +54,7 @@ def test_at_midnight_today_becomes_yesterday() -> None:
     assert stats.put_until_today == 7
 
 
-def test_a_deleted_topic_is_not_counted_on() -> None:
+def test_a_deleted_topic_is_no_longer_counted() -> None:
     stats = BrokerStats("c", ManualClock(), int)
     stats.put("T", 1, 1)
     stats.got("T", "g", 0, 1, 1)
@@ -69,7 +69,7 @@ def test_a_deleted_topic_is_not_counted_on() -> None:
     assert stats.sets[GROUP_GET_NUMS]["T@g"].value == 1
 
 
-def test_a_deleted_group_is_not_counted_on() -> None:
+def test_a_deleted_group_is_no_longer_counted() -> None:
     stats = BrokerStats("c", ManualClock(), int)
     for group in ("g", "other"):
         stats.got("T", group, 3, 1, 1)
@@ -102,7 +102,7 @@ def test_the_queues_of_deferred_messages_are_counted_one_by_one() -> None:
     assert counted(sets["TOPIC_PUT_SIZE"]["T"]) == (310, 1)
 
 
-def test_a_pull_counts_by_queue_and_its_wait_for_the_disk_in_milliseconds() -> None:
+def test_pulls_are_counted_by_queue_and_their_disk_waits_in_milliseconds() -> None:
     stats = BrokerStats("c", ManualClock(), int)
 
     stats.got("T", "g", 1, 32, 3_200)
@@ -128,7 +128,7 @@ def test_without_detail_there_are_no_queues() -> None:
     ("minutes", "sums"),
     [(0, (6, 6, 6)), (5, (0, 6, 6)), (75, (0, 0, 6)), (25 * 60, (0, 0, 0))],
 )
-async def test_a_minute_an_hour_and_a_day_forget_what_is_older(
+async def test_statistics_of_a_minute_an_hour_and_a_day_drop_older_values(
     minutes: int, sums: tuple[int, int, int]
 ) -> None:
     clock = ManualClock()

@@ -33,7 +33,7 @@ def test_a_quantile_lies_within_its_bounds() -> None:
     assert latency.quantile_ms(1.0) <= latency.max_ms
 
 
-def test_what_is_older_than_the_window_is_forgotten() -> None:
+def test_events_older_than_the_window_are_dropped() -> None:
     latency = Latency(ManualClock().monotonic)
     latency.record(0.5)
     for _ in range(WINDOW_SAMPLES):
@@ -43,7 +43,7 @@ def test_what_is_older_than_the_window_is_forgotten() -> None:
     assert latency.max_ms == 500.0
 
 
-async def test_an_answer_that_waits_counts_its_wait() -> None:
+async def test_a_waiting_answer_counts_its_wait() -> None:
     clock = ManualClock()
     latency = Latency(clock.monotonic)
     release = asyncio.get_running_loop().create_future()
@@ -63,7 +63,7 @@ async def test_an_answer_that_waits_counts_its_wait() -> None:
     assert latency.max_ms == pytest.approx(40)
 
 
-def test_a_pull_that_is_held_is_not_counted() -> None:
+def test_a_held_pull_is_not_counted() -> None:
     clock = ManualClock()
     latency = Latency(clock.monotonic)
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_a_loop_in_time_says_nothing_in_a_quiet_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unhurried_loop_logs_nothing_in_a_quiet_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     water_mark = WaterMark(ManualClock(), lambda: 0, lambda: 0)
 
@@ -20,7 +20,7 @@ def test_a_loop_in_time_says_nothing_in_a_quiet_log(caplog: pytest.LogCaptureFix
     assert water_mark.late_ms == 3.0
 
 
-def test_a_late_loop_says_how_late_and_what_waits(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_late_loop_reports_its_delay_and_waiting_work(caplog: pytest.LogCaptureFixture) -> None:
     water_mark = WaterMark(ManualClock(), lambda: 17, lambda: 0, lambda: {"parked_pulls": 5})
 
     water_mark.print_water_mark(1_500.0)
@@ -28,7 +28,7 @@ def test_a_late_loop_says_how_late_and_what_waits(caplog: pytest.LogCaptureFixtu
     assert "[WATERMARK] slow_time_ms=1500.0 parked_pulls=5" in caplog.text
 
 
-def test_what_is_left_to_python_is_told_once_and_only_if_there_is_any(
+def test_frames_left_to_python_are_reported_once_and_only_if_there_are_any(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -46,7 +46,7 @@ def test_what_is_left_to_python_is_told_once_and_only_if_there_is_any(
     ]
 
 
-def test_the_backlog_of_dispatch_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_dispatch_backlog_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
     WaterMark(ManualClock(), lambda: 17, lambda: 0).print_dispatch_behind()
@@ -54,7 +54,7 @@ def test_the_backlog_of_dispatch_is_told(caplog: pytest.LogCaptureFixture) -> No
     assert "dispatch behind the log bytes=17" in caplog.text
 
 
-def test_how_far_the_slaves_are_behind_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_slaves_delay_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
     WaterMark(ManualClock(), lambda: 0, lambda: 19).print_master_and_slave_diff()

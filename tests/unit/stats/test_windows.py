@@ -21,7 +21,7 @@ def test_a_young_counter_counts_from_its_beginning() -> None:
     assert (minute.sum, minute.tps, minute.avgpt) == (10, 2.0, 2.0)
 
 
-def test_the_minute_forgets_what_is_older() -> None:
+def test_the_minute_drops_older_values() -> None:
     item = StatsItem(0.0)
     now = run(item, 0.0, 10, 100)
 
@@ -29,7 +29,7 @@ def test_the_minute_forgets_what_is_older() -> None:
     assert item.minute(now).tps == 10.0
 
 
-def test_the_hour_and_the_day_remember_longer() -> None:
+def test_hour_and_day_keep_older_values() -> None:
     item = StatsItem(0.0)
     now = run(item, 0.0, 6 * 60 * 2, 1)
 
@@ -38,5 +38,5 @@ def test_the_hour_and_the_day_remember_longer() -> None:
     assert item.day(now).sum == 720
 
 
-def test_nothing_is_counted_in_no_time() -> None:
+def test_no_time_means_no_count() -> None:
     assert StatsItem(1.0).minute(1.0) == (0, 0.0, 0.0)

@@ -17,14 +17,14 @@ async def test_async_flush_promises_nothing_to_wait_for(store):
     assert not store.acknowledge.waits
 
 
-async def test_what_was_refused_is_not_waited_for(sync_store):
+async def test_a_rejected_message_is_not_waited_for(sync_store):
     refused = put(sync_store, topic="T" * 300)
 
     assert refused.status is PutMessageStatus.MESSAGE_ILLEGAL
     assert sync_store.acknowledge.until_acknowledged(refused) is None
 
 
-async def test_what_is_durable_already_is_not_waited_for(sync_store):
+async def test_durable_data_is_not_waited_for(sync_store):
     result = put(sync_store)
     await durable(sync_store, result)
 
@@ -74,7 +74,7 @@ class Told:
     ("call", "status"),
     [(None, PutMessageStatus.PUT_OK), ("fdatasync", PutMessageStatus.SERVICE_NOT_AVAILABLE)],
 )
-async def test_a_waiter_is_told_once(sync_store, storage, clock, call, status):
+async def test_a_waiter_is_notified_once(sync_store, storage, clock, call, status):
     if call:
         storage.fail(call, error=errno.EIO)
     told = Told()
@@ -87,7 +87,7 @@ async def test_a_waiter_is_told_once(sync_store, storage, clock, call, status):
     assert told.statuses == [status]
 
 
-async def test_a_waiter_is_not_told_where_there_is_nothing_to_wait_for(store, clock):
+async def test_a_waiter_is_not_notified_if_there_is_nothing_to_wait_for(store, clock):
     told = Told()
 
     assert not store.acknowledge.notify(put(store), told, clock.monotonic())
@@ -106,7 +106,7 @@ async def test_after_a_failed_flush_nothing_is_acknowledged(sync_store, storage)
     assert not sync_store.is_writable
 
 
-async def test_who_waits_for_a_flush_is_told_at_once_when_the_commit_fails(clock, storage):
+async def test_flush_waiters_are_notified_immediately_of_a_failed_commit(clock, storage):
     store = a_store(clock, storage, store_config(transient_store_pool_enable=True))
     store.load()
     await store.start()
@@ -133,7 +133,7 @@ async def test_with_sync_flush_puts_count_up_to_the_last_flush(sync_store):
     assert sync_store.acknowledge.acknowledged_where == sync_store.max_commit_log_offset > 0
 
 
-async def test_puts_that_wait_for_the_disk_alone_wait_wherever_they_end(sync_store, storage):
+async def test_puts_that_only_wait_for_the_disk_wait_wherever_they_end(sync_store, storage):
     assert sync_store.acknowledge.plain_limit > 1 << 60
 
     storage.fail("fdatasync", error=errno.EIO)
@@ -142,11 +142,11 @@ async def test_puts_that_wait_for_the_disk_alone_wait_wherever_they_end(sync_sto
     assert sync_store.acknowledge.plain_limit == 0
 
 
-async def test_where_nothing_waits_there_is_no_usual_way_to_wait(store):
+async def test_without_waiting_messages_there_is_no_usual_wait(store):
     assert store.acknowledge.plain_limit == 0
 
 
-async def test_puts_of_a_turn_are_told_together_when_the_last_is_durable(sync_store, clock):
+async def test_a_turns_puts_are_reported_together_when_the_last_is_durable(sync_store, clock):
     put(sync_store)
     told = Told()
     end = sync_store.max_commit_log_offset
@@ -159,9 +159,7 @@ async def test_puts_of_a_turn_are_told_together_when_the_last_is_durable(sync_st
     assert sync_store.flushed_where == end
 
 
-async def test_puts_of_a_turn_whose_disk_is_late_are_told_so_after_their_time(
-    sync_store, storage, clock
-):
+async def test_a_turns_puts_with_a_late_disk_time_out(sync_store, storage, clock):
     gate = Gate(storage, "fdatasync")
     put(sync_store)
     put_at = clock.monotonic()
@@ -178,7 +176,7 @@ async def test_puts_of_a_turn_whose_disk_is_late_are_told_so_after_their_time(
     gate.open.set()
 
 
-async def test_a_sender_that_cannot_be_told_keeps_no_other_waiting(sync_store, storage):
+async def test_a_sender_that_cannot_be_notified_keeps_no_other_waiting(sync_store, storage):
     class Failing:
         def end(self, status):
             raise KeyError("of a bug")

@@ -67,7 +67,7 @@ def end_of(result: PutMessageResult) -> int:
     return result.commit_log_offset + result.wrote_size
 
 
-async def test_a_put_counts_when_a_slave_has_it(master):
+async def test_a_put_counts_once_a_slave_has_it(master):
     result = put(master)
     wait = wait_for(master, result)
     master.acknowledge.replicated(end_of(result) - 1)
@@ -88,7 +88,7 @@ async def test_one_report_ends_all_waits_that_it_covers(master):
     assert [wait.done() for wait in waits] == [True] * 4 + [False]
 
 
-async def test_a_slave_that_is_late_is_a_timeout_and_the_message_stays(master, clock):
+async def test_a_late_slave_is_a_timeout_and_the_message_stays(master, clock):
     wait = wait_for(master, put(master))
     clock.advance_ms(2_999)
     assert not wait.done()
@@ -98,14 +98,14 @@ async def test_a_slave_that_is_late_is_a_timeout_and_the_message_stays(master, c
     assert len(read_all(master)) == 1
 
 
-async def test_without_a_slave_the_answer_says_so_at_once(master):
+async def test_without_a_slave_the_answer_reports_it_immediately(master):
     master.acknowledge.replicated(-1)
 
     assert await wait_for(master, put(master)) is NO_SLAVE
     await until(lambda: len(read_all(master)) == 1)
 
 
-async def test_a_slave_that_is_far_behind_is_none(master):
+async def test_a_slave_far_behind_does_not_count(master):
     body = b"x" * 4_000
     results = [put(master, body=body) for _ in range(4)]
 
@@ -130,7 +130,7 @@ async def test_nothing_is_read_before_its_sender_is_answered(master, clock):
     assert master.acknowledge.acknowledged_where == end_of(result)
 
 
-async def test_a_put_that_nobody_waits_for_is_shown_no_later_than_a_timeout(master, clock):
+async def test_a_put_without_waiters_becomes_visible_within_a_timeout(master, clock):
     put(master)
     await asyncio.sleep(0)
     clock.advance_ms(2_000)
@@ -140,7 +140,7 @@ async def test_a_put_that_nobody_waits_for_is_shown_no_later_than_a_timeout(mast
     assert len(read_all(master)) == 1
 
 
-async def test_when_the_slave_goes_what_is_waited_for_stays_hidden_until_its_time(master, clock):
+async def test_awaited_messages_stay_hidden_until_their_time_when_the_slave_leaves(master, clock):
     wait = wait_for(master, put(master))
     await asyncio.sleep(0)
     master.acknowledge.replicated(-1)
@@ -153,7 +153,7 @@ async def test_when_the_slave_goes_what_is_waited_for_stays_hidden_until_its_tim
     assert len(read_all(master)) == 1
 
 
-async def test_with_sync_flush_it_takes_the_disk_and_the_slave(flushing_master, storage, clock):
+async def test_with_sync_flush_it_needs_the_disk_and_the_slave(flushing_master, storage, clock):
     gate = Gate(storage, "fdatasync")
     result = put(flushing_master)
     wait = wait_for(flushing_master, result)
@@ -180,7 +180,9 @@ async def test_with_sync_flush_a_late_disk_is_the_disks_timeout(flushing_master,
     gate.open.set()
 
 
-async def test_with_sync_flush_a_missing_slave_is_told_after_the_flush(flushing_master, storage):
+async def test_with_sync_flush_a_missing_slave_is_reported_after_the_flush(
+    flushing_master, storage
+):
     flushing_master.acknowledge.replicated(-1)
     result = put(flushing_master)
     wait = wait_for(flushing_master, result)
@@ -199,7 +201,7 @@ async def test_a_failed_flush_ends_all_waits(flushing_master, storage):
     assert read_all(flushing_master) == []
 
 
-async def test_after_a_failure_nothing_counts_that_no_slave_has(master):
+async def test_after_a_failure_nothing_counts_that_is_missing_on_all_slaves(master):
     result = put(master)
     master.acknowledge.fail()
 
@@ -217,7 +219,7 @@ async def test_in_sync_replicas_of_one_wait_for_nobody(clock, storage):
     await store.shutdown()
 
 
-async def test_what_was_there_at_the_start_may_be_read(clock, storage):
+async def test_data_present_at_the_start_can_be_read(clock, storage):
     store = await a_sync_master(clock, storage)
     put(store)
     await store.shutdown()
@@ -227,7 +229,7 @@ async def test_what_was_there_at_the_start_may_be_read(clock, storage):
     await again.shutdown()
 
 
-async def test_a_slave_takes_no_puts_and_a_master_that_it_becomes_does(clock, storage):
+async def test_a_slave_accepts_no_puts_but_does_as_a_master(clock, storage):
     store = a_store(clock, storage, store_config(broker_role="SLAVE"))
     store.take_role(is_slave=True)
     store.load()
@@ -247,7 +249,7 @@ async def test_a_slave_takes_no_puts_and_a_master_that_it_becomes_does(clock, st
     await store.shutdown()
 
 
-async def test_too_few_replicas_refuse_puts(master):
+async def test_too_few_replicas_reject_puts(master):
     master.availability.need_replicas(are_missing=True)
     assert put(master).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
     assert "minInSyncReplicas" in master.availability.text()
@@ -256,7 +258,7 @@ async def test_too_few_replicas_refuse_puts(master):
     assert put(master).status is OK
 
 
-async def test_puts_wait_in_the_usual_way_as_far_as_slaves_reach(master):
+async def test_puts_wait_in_the_usual_way_as_far_as_slaves_have_the_log(master):
     put(master)
     end = master.max_commit_log_offset
 
@@ -269,7 +271,7 @@ async def test_puts_wait_in_the_usual_way_as_far_as_slaves_reach(master):
     assert master.acknowledge.plain_limit == -1
 
 
-async def test_puts_of_a_turn_are_told_together_when_slaves_have_the_last(master, clock):
+async def test_a_turns_puts_are_reported_together_when_slaves_have_the_last(master, clock):
     put(master)
     end = master.max_commit_log_offset
     waiters = [Waiting(), Waiting()]
@@ -282,7 +284,7 @@ async def test_puts_of_a_turn_are_told_together_when_slaves_have_the_last(master
     assert [waiter.statuses for waiter in waiters] == [[OK], [OK]]
 
 
-async def test_puts_of_a_turn_whose_slave_is_late_are_told_so_after_their_time(master, clock):
+async def test_a_turns_puts_with_a_late_slave_time_out(master, clock):
     put(master)
     put_at = clock.monotonic()
     clock.advance_ms(1_000)
@@ -296,7 +298,7 @@ async def test_puts_of_a_turn_whose_slave_is_late_are_told_so_after_their_time(m
     assert waiter.statuses == [LATE]
 
 
-async def test_puts_of_a_turn_are_flushed_and_wait_for_slaves(flushing_master, clock):
+async def test_a_turns_puts_are_flushed_and_wait_for_slaves(flushing_master, clock):
     put(flushing_master)
     end = flushing_master.max_commit_log_offset
     waiter = Waiting()
@@ -331,7 +333,7 @@ async def test_before_the_first_report_no_slave_has_anything(clock, storage):
 
 
 @pytest.mark.parametrize(("lacks", "is_shown"), [(10_000, True), (9_999, False)])
-async def test_what_nobody_waits_for_is_shown_when_the_slave_is_too_far_behind(
+async def test_messages_without_waiters_are_shown_if_the_slave_is_too_far_behind(
     master, lacks, is_shown
 ):
     overhead = put(master, body=b"").wrote_size
@@ -343,7 +345,7 @@ async def test_what_nobody_waits_for_is_shown_when_the_slave_is_too_far_behind(
     assert len(read_all(master)) == (2 if is_shown else 0)
 
 
-async def test_a_master_that_waits_for_slaves_no_more_still_waits_for_its_disk(flushing_master):
+async def test_a_master_that_no_longer_waits_for_slaves_still_waits_for_its_disk(flushing_master):
     flushing_master.take_role(is_slave=False)
 
     assert flushing_master.acknowledge.waits
@@ -351,7 +353,7 @@ async def test_a_master_that_waits_for_slaves_no_more_still_waits_for_its_disk(f
 
 
 @pytest.mark.parametrize(("reach", "status"), [(10_000, NO_SLAVE), (9_999, None)])
-async def test_a_slave_is_waited_for_that_lacks_less_than_it_may(master, reach, status):
+async def test_a_slave_within_the_allowed_lag_is_waited_for(master, reach, status):
     overhead = put(master, body=b"").wrote_size
 
     wait = wait_for(master, put(master, body=b"x" * (reach - 2 * overhead)))
@@ -359,7 +361,9 @@ async def test_a_slave_is_waited_for_that_lacks_less_than_it_may(master, reach, 
     assert (wait.result() if wait.done() else None) is status
 
 
-async def test_with_sync_flush_a_missing_slave_is_told_at_once_of_what_is_flushed(flushing_master):
+async def test_with_sync_flush_a_missing_slave_is_reported_immediately_for_flushed_messages(
+    flushing_master,
+):
     flushing_master.acknowledge.replicated(-1)
     result = put(flushing_master)
     await until(lambda: flushing_master.flushed_where == end_of(result))
@@ -383,7 +387,7 @@ async def test_with_sync_flush_and_in_sync_replicas_of_one_no_put_waits_in_the_u
     await store.shutdown()
 
 
-async def test_whoever_waits_for_a_slave_alone_has_nothing_flushed(master, monkeypatch):
+async def test_waiting_only_for_a_slave_flushes_nothing(master, monkeypatch):
     handed: list[object] = []
     monkeypatch.setattr(FlushThread, "submit", lambda *flush: handed.append(flush))
     result = put(master)
@@ -397,7 +401,7 @@ async def test_whoever_waits_for_a_slave_alone_has_nothing_flushed(master, monke
     monkeypatch.undo()
 
 
-async def test_each_put_that_nobody_waits_for_has_its_own_time(master, clock):
+async def test_each_put_without_waiters_has_its_own_time(master, clock):
     for wait_ms in (1_000, 2_000):
         put(master)
         await asyncio.sleep(0)
@@ -411,7 +415,7 @@ async def test_each_put_that_nobody_waits_for_has_its_own_time(master, clock):
     assert len(read_all(master)) == 2
 
 
-async def test_where_all_is_promised_no_timer_runs(master, clock):
+async def test_no_timer_runs_when_everything_is_promised(master, clock):
     sleepers = clock.waiting
     result = put(master)
     master.acknowledge.replicated(end_of(result))

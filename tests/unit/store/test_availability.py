@@ -22,7 +22,7 @@ def availability(state):
     return availability
 
 
-def test_nothing_is_taken_before_the_start_and_after_the_stop(state):
+def test_nothing_is_accepted_before_the_start_and_after_the_stop(state):
     availability = Availability(state)
     assert (state.is_writable, availability.text()) == (False, "stopped")
 
@@ -33,7 +33,7 @@ def test_nothing_is_taken_before_the_start_and_after_the_stop(state):
     assert (state.is_writable, availability.text()) == (False, "stopped")
 
 
-def test_a_full_disk_refuses_until_there_is_room(state, availability, caplog):
+def test_a_full_disk_rejects_until_there_is_room(state, availability, caplog):
     availability.fill_disk()
     availability.fill_disk(91.0)
     assert (state.is_writable, availability.text()) == (False, "read-only: the disk is full")
@@ -44,7 +44,7 @@ def test_a_full_disk_refuses_until_there_is_room(state, availability, caplog):
     assert [entry.levelname for entry in caplog.records] == ["ERROR", "WARNING"]
 
 
-def test_too_many_unflushed_messages_refuse_until_some_are_flushed(state, availability):
+def test_too_many_unflushed_messages_reject_puts_until_some_are_flushed(state, availability):
     availability.fall_behind(10)
     assert not state.is_writable
     assert availability.text() == "read-only: 10 messages wait for the disk"
@@ -54,7 +54,7 @@ def test_too_many_unflushed_messages_refuse_until_some_are_flushed(state, availa
     assert (state.is_writable, availability.text()) == (True, "running")
 
 
-def test_a_failed_write_refuses_for_good_and_the_first_one_is_named(state, availability):
+def test_a_failed_write_rejects_all_later_ones_and_names_the_first(state, availability):
     availability.fill_disk()
     availability.fail(OSError(errno.EIO, "first"))
     availability.fail(OSError(errno.EIO, "second"))
@@ -65,7 +65,7 @@ def test_a_failed_write_refuses_for_good_and_the_first_one_is_named(state, avail
     assert "first; restart the broker" in availability.text()
 
 
-def test_one_reason_that_ends_does_not_end_another(state, availability):
+def test_ending_one_reason_does_not_end_another(state, availability):
     availability.fill_disk()
     availability.fall_behind(10)
 

@@ -20,7 +20,7 @@ def read(body: bytes, properties: str = "") -> BatchParts:
     return run_to_end(read_batch(body, properties, 91, b"\x01T", is_guarded=False))
 
 
-def test_a_batch_may_have_so_many_messages() -> None:
+def test_the_number_of_messages_in_a_batch_is_limited() -> None:
     assert len(read(ONE * BATCH_MESSAGES_MAX).items) == BATCH_MESSAGES_MAX
 
     with pytest.raises(RefusedPutError) as refused:
@@ -28,7 +28,7 @@ def test_a_batch_may_have_so_many_messages() -> None:
     assert refused.value.status is PutMessageStatus.BATCH_TOO_LARGE
 
 
-def test_a_batch_may_have_so_many_keys_but_unique_ones() -> None:
+def test_the_number_of_keys_in_a_batch_is_limited_except_for_unique_ones() -> None:
     unique = b"UNIQ_KEY\x01u"
     half = batch_item(b"", b"KEYS\x01" + b"k " * (BATCH_KEYS_MAX // 2 - 1) + b"k\x02" + unique)
     one_more = batch_item(b"", b"KEYS\x01k")
@@ -53,7 +53,7 @@ def test_reading_pauses() -> None:
     assert sum(1 for _ in steps) == 10
 
 
-def test_what_is_too_large_is_not_read_to_its_end() -> None:
+def test_oversized_data_is_not_read_to_its_end() -> None:
     steps = read_batch(ONE * 10 * BATCH_MESSAGES_MAX, "", 91, b"\x01T", is_guarded=False)
 
     for _ in range(BATCH_MESSAGES_MAX // MESSAGES_PER_STEP):

@@ -153,7 +153,7 @@ def recovered(storage: FaultyStorage, config: StoreConfig) -> tuple[object, dict
     ],
 )
 @pytest.mark.parametrize(("seed", "chunk"), [(1, 4096), (2, 1 << 20)])
-async def test_bulk_and_single_records_lead_to_the_same(
+async def test_bulk_and_single_records_give_the_same_result(
     monkeypatch: pytest.MonkeyPatch, what: str, kind: str, seed: int, chunk: int
 ) -> None:
     dice, config = random.Random(seed), CONFIGS[kind]
@@ -175,7 +175,7 @@ async def test_bulk_and_single_records_lead_to_the_same(
     assert [name for name in found[1] if found[1][name] != expected[1][name]] == []
 
 
-async def test_a_scan_that_begins_where_queues_may_lack_units_reads_on_from_there(store):
+async def test_a_scan_from_a_point_with_missing_units_reads_on_from_there(store):
     for n in range(20):
         put(store, queue_id=n % 3)
     log, files = store.files.log, store.files

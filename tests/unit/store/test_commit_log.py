@@ -42,7 +42,7 @@ def make(storage: FaultyStorage, name: str, size: int) -> Path:
     return DIRECTORY / name
 
 
-async def test_a_file_that_was_made_and_not_sized_goes(clock, storage):
+async def test_a_created_but_unsized_file_is_removed(clock, storage):
     count = await two_files(clock, storage)
     empty = make(storage, offset_file_name(2 * LOG_FILE_SIZE), 0)
 
@@ -62,9 +62,7 @@ async def test_a_file_that_was_made_and_not_sized_goes(clock, storage):
         (f"{offset_file_name(2 * LOG_FILE_SIZE)}.gz", 9, "may be a renamed file of the store"),
     ],
 )
-async def test_a_file_that_belongs_to_no_log_keeps_a_store_from_its_start(
-    clock, storage, name, size, reason
-):
+async def test_a_file_of_no_log_keeps_a_store_from_starting(clock, storage, name, size, reason):
     await two_files(clock, storage)
     make(storage, name, size)
     store = a_store(clock, storage)
@@ -74,7 +72,7 @@ async def test_a_file_that_belongs_to_no_log_keeps_a_store_from_its_start(
     assert storage.unclosed_files() == []
 
 
-async def test_an_empty_file_between_others_is_no_file_of_the_log(clock, storage):
+async def test_an_empty_file_between_others_is_not_a_log_file(clock, storage):
     await two_files(clock, storage)
     first = DIRECTORY / offset_file_name(0)
     storage.unlink(first)
@@ -84,14 +82,14 @@ async def test_an_empty_file_between_others_is_no_file_of_the_log(clock, storage
         a_store(clock, storage).load()
 
 
-async def test_after_a_put_looked_ahead_the_next_ones_need_not(store):
+async def test_after_a_put_with_read_ahead_the_next_ones_need_none(store):
     put(store)
 
     state = store.files.put_state
     assert state.limit - state.position > LOG_FILE_SIZE // 3
 
 
-async def test_pages_are_touched_ahead_of_the_puts_by_half_a_piece_at_least(
+async def test_pages_are_touched_at_least_half_a_piece_ahead_of_the_puts(
     clock, storage, monkeypatch
 ):
     ahead = 16 * 1024
@@ -112,7 +110,7 @@ async def test_pages_are_touched_ahead_of_the_puts_by_half_a_piece_at_least(
     await store.shutdown()
 
 
-async def test_nothing_is_read_that_the_log_does_not_hold_in_one_file(store):
+async def test_no_read_crosses_a_log_file(store):
     log = store.files.log
     assert log.committed_view(0) is None
     while log.max_offset <= LOG_FILE_SIZE:
@@ -130,7 +128,7 @@ async def test_nothing_is_read_that_the_log_does_not_hold_in_one_file(store):
     assert log.committed_view(end + LOG_FILE_SIZE) is None
 
 
-async def test_an_empty_log_may_begin_with_any_file(store):
+async def test_an_empty_log_may_start_with_any_file(store):
     log = store.files.log
     with pytest.raises(StoreError, match="the log cannot begin at offset 5"):
         log.begin_at(5)
@@ -142,7 +140,7 @@ async def test_an_empty_log_may_begin_with_any_file(store):
         log.begin_at(0)
 
 
-async def test_what_would_cross_the_end_of_a_file_is_not_appended(store):
+async def test_a_record_across_the_end_of_a_file_is_not_appended(store):
     log = store.files.log
     log.append_data(memoryview(b"x" * (LOG_FILE_SIZE - 10)))
 
@@ -156,7 +154,7 @@ async def test_what_would_cross_the_end_of_a_file_is_not_appended(store):
     log.continue_at(0)
 
 
-async def test_whoever_watches_the_log_is_told_once_of_its_growth(store):
+async def test_log_watchers_are_notified_once_of_its_growth(store):
     told = []
     log = store.files.log
     log.on_growth = lambda: told.append(log.max_offset)

@@ -19,7 +19,7 @@ def a_queue(storage: FaultyStorage, file_size: int) -> ConsumeQueue:
 
 @pytest.mark.parametrize("file_size", [2_000, 60_000, 6_000_000])
 @pytest.mark.parametrize("pieces", [[5000], [1, 818, 1, 3000], [819, 820, 821]])
-def test_units_written_together_are_those_written_one_by_one(
+def test_units_written_together_equal_those_written_one_by_one(
     file_size: int, pieces: list[int]
 ) -> None:
     together, single = FaultyStorage(), FaultyStorage()
@@ -38,7 +38,7 @@ def test_units_written_together_are_those_written_one_by_one(
     }
 
 
-def test_only_the_file_that_is_written_brings_in_single_pages() -> None:
+def test_only_the_currently_written_file_reads_single_pages() -> None:
     storage = FaultyStorage()
     queue = a_queue(storage, 2_000)
 
@@ -53,7 +53,7 @@ def test_only_the_file_that_is_written_brings_in_single_pages() -> None:
 
 
 @pytest.mark.parametrize("units", [0, 1])
-def test_a_queue_whose_file_was_given_up_goes_on_in_a_new_mapping(units: int) -> None:
+def test_a_queue_with_an_abandoned_file_continues_in_a_new_mapping(units: int) -> None:
     storage = FaultyStorage()
     queue = a_queue(storage, 2_000)
     queue.make_room()

@@ -170,7 +170,7 @@ def test_a_unit_that_fits_no_file_is_not_written() -> None:
 
 
 @pytest.mark.parametrize("hurt", [(0, 1), (18, 1), (2, 8), (10, 8)])
-def test_units_are_compared_as_a_whole(hurt: tuple[int, int]) -> None:
+def test_units_are_compared_whole(hurt: tuple[int, int]) -> None:
     position, size = hurt
     storage = FaultyStorage()
     ext = ConsumeQueueExt("T", 0, QUEUE, FILE_SIZE, storage, lambda files, start: None)
@@ -186,7 +186,7 @@ def test_units_are_compared_as_a_whole(hurt: tuple[int, int]) -> None:
     assert ext.sizes(*ask).tolist() == [-1, 21]
 
 
-def test_a_unit_that_reaches_into_its_files_end_is_none() -> None:
+def test_a_unit_that_reaches_into_its_files_end_is_invalid() -> None:
     storage = FaultyStorage()
     ext = ConsumeQueueExt("T", 0, QUEUE, FILE_SIZE, storage, lambda files, start: None)
     ext.load(None, trust_end=True)
@@ -201,7 +201,7 @@ def test_a_unit_that_reaches_into_its_files_end_is_none() -> None:
     assert ext.sizes(*ask).tolist() == [-1]
 
 
-async def test_without_room_for_an_extension_the_unit_has_the_plain_code(
+async def test_without_space_for_an_extension_the_unit_has_the_plain_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     storage = FaultyStorage()
@@ -250,7 +250,7 @@ async def test_filters_read_the_extension() -> None:
     await store.shutdown()
 
 
-async def test_what_cannot_be_read_is_left_to_the_client() -> None:
+async def test_unreadable_data_is_left_to_the_client() -> None:
     storage = FaultyStorage()
     store = await started(storage)
     put(store, body=b"1", tags="A")
@@ -281,7 +281,7 @@ async def test_delayed_messages_are_due_by_their_extension_or_by_their_record() 
     store.close()
 
 
-async def test_a_store_of_an_earlier_life_with_extensions_is_read_without_them() -> None:
+async def test_a_store_with_extensions_from_an_earlier_life_is_read_without_them() -> None:
     storage, clock = FaultyStorage(), ManualClock()
     store = await started(storage, clock)
     put(store, body=b"1", tags="A")
@@ -304,7 +304,7 @@ async def test_a_store_of_an_earlier_life_with_extensions_is_read_without_them()
     await store.shutdown()
 
 
-async def test_nothing_is_written_where_that_is_not_asked_for() -> None:
+async def test_nothing_is_written_unless_requested() -> None:
     storage = FaultyStorage()
     store = a_store(ManualClock(), storage, None, bit_map_of)
     store.load()
@@ -316,7 +316,7 @@ async def test_nothing_is_written_where_that_is_not_asked_for() -> None:
     assert [code for _, _, code in units_of(storage)] == [tags_code("A")]
 
 
-async def test_batches_have_extensions_too() -> None:
+async def test_batches_also_have_extensions() -> None:
     storage = FaultyStorage()
     store = await started(storage)
     properties = b"TAGS\x01A\x02colour\x01red"
@@ -353,7 +353,7 @@ async def test_recovery_writes_the_bytes_of_the_put_path() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_after_a_power_cut_every_code_is_that_of_its_message(seed: int) -> None:
+async def test_after_a_power_cut_every_code_belongs_to_its_message(seed: int) -> None:
     dice = random.Random(seed)
     storage, clock = FaultyStorage(), ManualClock()
     store = await started(storage, clock)
@@ -388,7 +388,7 @@ def check_codes(store: MessageStore, *, is_extended: bool = True) -> None:
 
 
 @pytest.mark.parametrize("seed", range(15))
-async def test_whatever_a_store_goes_through_no_code_is_anothers(seed: int) -> None:
+async def test_codes_never_belong_to_another_message_whatever_happens_to_a_store(seed: int) -> None:
     dice = random.Random(seed)
     storage, clock = FaultyStorage(), ManualClock()
     for _ in range(5):
@@ -453,7 +453,7 @@ async def test_extensions_of_expired_messages_are_deleted() -> None:
     store.close()
 
 
-async def test_the_unit_of_a_lost_message_whose_extension_is_gone_loses_its_address() -> None:
+async def test_a_lost_messages_unit_without_its_extension_loses_its_address() -> None:
     storage = FaultyStorage()
     running = await started(storage)
     puts = [put(running, tags="A") for _ in range(3)]

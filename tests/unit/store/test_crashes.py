@@ -34,7 +34,7 @@ def reopened(storage: FaultyStorage, clock: ManualClock) -> MessageStore:
     return store
 
 
-async def test_what_a_killed_process_wrote_survives_a_power_cut_once_it_was_read(
+async def test_a_killed_processs_writes_survive_a_power_cut_once_they_were_read(
     store, storage, clock
 ):
     put(store, keys="k")
@@ -50,7 +50,7 @@ async def test_what_a_killed_process_wrote_survives_a_power_cut_once_it_was_read
     found.close()
 
 
-async def test_keys_are_found_when_the_power_is_cut_after_a_clean_exit(storage, clock):
+async def test_keys_are_found_after_a_power_cut_that_follows_a_clean_exit(storage, clock):
     store = reopened(storage, clock)
     await store.start()
     put(store, keys="k")
@@ -63,7 +63,7 @@ async def test_keys_are_found_when_the_power_is_cut_after_a_clean_exit(storage, 
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_units_of_a_deleted_topic_never_take_the_places_of_later_messages(
+async def test_units_of_a_deleted_topic_never_take_the_offsets_of_later_messages(
     store, storage, clock, seed
 ):
     for _ in range(3):
@@ -79,7 +79,7 @@ async def test_units_of_a_deleted_topic_never_take_the_places_of_later_messages(
     found.close()
 
 
-async def test_a_deletion_that_was_killed_half_way_is_finished_at_the_start(store, storage, clock):
+async def test_a_deletion_interrupted_by_a_kill_is_completed_at_the_start(store, storage, clock):
     for number in range(3):
         put(store, queue_id=number)
     left: list[FaultyStorage] = []
@@ -98,7 +98,7 @@ async def test_a_deletion_that_was_killed_half_way_is_finished_at_the_start(stor
     found.close()
 
 
-async def test_expired_files_that_come_back_bring_no_deleted_topic_back(store, storage, clock):
+async def test_returning_expired_files_bring_no_deleted_topic_back(store, storage, clock):
     while store.max_commit_log_offset < 2 * LOG_FILE_SIZE:
         put(store, body=b"x" * 5000)
     store.delete_topic("TopicTest")
@@ -115,7 +115,7 @@ async def test_expired_files_that_come_back_bring_no_deleted_topic_back(store, s
         found.close()
 
 
-async def test_what_is_put_where_damage_was_cut_off_can_be_read(store, storage, clock):
+async def test_messages_stored_after_truncated_damage_can_be_read(store, storage, clock):
     put(store)
     second = put(store, body=b"y" * 500)
     end = store.max_commit_log_offset
@@ -159,7 +159,7 @@ async def test_a_time_is_found_beside_a_damaged_record(store, storage, clock):
     found.close()
 
 
-async def test_a_queue_file_that_gets_no_length_is_not_left(store, storage):
+async def test_a_queue_file_that_gets_no_length_is_removed(store, storage):
     put(store)
     storage.fail("set_size", error=errno.ENOSPC)
 

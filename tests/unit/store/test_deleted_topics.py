@@ -34,7 +34,7 @@ def test_a_deletion_survives_a_power_cut_and_never_moves_back(storage):
     assert (again.deleted_before("A"), again.deleted_before("C")) == (100, 0)
 
 
-def test_what_a_power_cut_has_put_before_a_deletion_moves_it_back(storage):
+def test_a_power_cut_before_a_deletion_moves_it_back(storage):
     deleted = opened(storage)
     deleted.add({"A": 100, "B": 50})
     writes = storage.calls["write_atomically"]
@@ -46,7 +46,7 @@ def test_what_a_power_cut_has_put_before_a_deletion_moves_it_back(storage):
     assert opened(storage.cut_power()).all() == {"A": 99, "B": 50}
 
 
-def test_a_deletion_is_forgotten_when_all_before_it_has_expired(storage):
+def test_a_deletion_is_forgotten_when_all_older_data_has_expired(storage):
     deleted = opened(storage)
     deleted.add({"A": 100, "B": 50})
     writes = storage.calls["write_atomically"]

@@ -64,7 +64,7 @@ async def test_sync_flush_answers_when_the_log_is_durable(sync_store, storage):
     assert sync_store.flushed_where == sync_store.max_commit_log_offset
 
 
-async def test_what_waits_together_shares_a_flush(sync_store, storage):
+async def test_puts_waiting_together_share_a_flush(sync_store, storage):
     await durable(sync_store, put(sync_store))
     before = storage.calls["fdatasync"]
 
@@ -95,7 +95,7 @@ async def test_nothing_is_read_before_it_is_durable(sync_store, storage, arrived
     assert sync_store.look_message(0) is not None
 
 
-async def test_what_is_put_while_a_flush_runs_waits_for_the_next(sync_store, storage):
+async def test_messages_stored_during_a_flush_wait_for_the_next(sync_store, storage):
     gate = Gate(storage, "fdatasync")
     first = sync_store.acknowledge.until_acknowledged(put(sync_store))
     await gate.until_entered()
@@ -107,7 +107,7 @@ async def test_what_is_put_while_a_flush_runs_waits_for_the_next(sync_store, sto
     assert len(read_all(sync_store)) == 2
 
 
-async def test_a_message_that_nobody_waits_for_is_flushed_and_read_too(sync_store, arrived):
+async def test_a_message_without_waiters_is_also_flushed_and_read(sync_store, arrived):
     put(sync_store)
 
     await until(lambda: arrived)
@@ -148,7 +148,7 @@ def checkpointed(storage: FaultyStorage) -> int:
     return 0 if page is None else checkpoint.decode(page).logics_msg_timestamp
 
 
-async def test_queues_are_flushed_by_interval_and_vouched_for_at_the_thorough_one(
+async def test_queues_are_flushed_by_interval_and_confirmed_at_the_thorough_one(
     store, storage, clock
 ):
     put(store)
@@ -202,7 +202,7 @@ async def test_one_of_many_queues_waits_for_more_pages_or_for_the_thorough_inter
     assert checkpointed(storage) == stored
 
 
-async def test_a_failed_flush_is_never_tried_again(sync_store, storage):
+async def test_a_failed_flush_is_never_retried(sync_store, storage):
     storage.fail("fdatasync")
     await durable(sync_store, put(sync_store))
     calls = storage.calls["fdatasync"]
@@ -215,7 +215,7 @@ async def test_a_failed_flush_is_never_tried_again(sync_store, storage):
     assert sync_store.availability.failure.errno == errno.EIO
 
 
-async def test_whatever_a_flush_raises_ends_acknowledgement(sync_store, storage):
+async def test_any_error_raised_by_a_flush_ends_acknowledgement(sync_store, storage):
     def raise_value_error(call: str) -> None:
         if call == "fdatasync":
             raise ValueError("no file any more")
@@ -228,7 +228,7 @@ async def test_whatever_a_flush_raises_ends_acknowledgement(sync_store, storage)
     assert "no file any more" in sync_store.runtime_info()["storeState"]
 
 
-async def test_reads_go_on_up_to_what_was_flushed(sync_store, storage):
+async def test_reads_continue_up_to_the_flushed_offset(sync_store, storage):
     await durable(sync_store, put(sync_store, body=b"safe"))
     storage.fail("fdatasync")
     await durable(sync_store, put(sync_store, body=b"unsafe"))
@@ -236,7 +236,7 @@ async def test_reads_go_on_up_to_what_was_flushed(sync_store, storage):
     assert [m.body for m in read_all(sync_store)] == [b"safe"]
 
 
-async def test_async_flush_stops_at_a_failed_flush_too(store, storage, clock):
+async def test_async_flush_also_stops_at_a_failed_flush(store, storage, clock):
     put(store, body=b"x" * 20_000)
     storage.fail("fdatasync")
     await asyncio.sleep(0)
@@ -276,7 +276,7 @@ async def test_a_shutdown_flushes_everything_and_is_clean(clock, storage):
     again.close()
 
 
-async def test_a_flush_that_is_not_timed_is_woken_by_enough_pages(clock, storage):
+async def test_an_untimed_flush_is_triggered_by_enough_pages(clock, storage):
     store = a_store(clock, storage, store_config(flush_commit_log_timed=False))
     store.load()
     await store.start()
@@ -292,7 +292,7 @@ async def test_a_flush_that_is_not_timed_is_woken_by_enough_pages(clock, storage
 
 
 @pytest.mark.parametrize(("missing", "is_flushed"), [(0, True), (1, False)])
-async def test_a_flush_that_is_not_timed_takes_its_least_pages_and_no_byte_less(
+async def test_an_untimed_flush_takes_exactly_the_minimum_pages(
     clock, storage, monkeypatch, missing, is_flushed
 ):
     store = a_store(clock, storage, store_config(flush_commit_log_timed=False))
@@ -317,9 +317,7 @@ async def test_a_flush_that_is_not_timed_takes_its_least_pages_and_no_byte_less(
 
 
 @pytest.mark.parametrize(("missing", "is_flushed"), [(0, True), (1, False)])
-async def test_an_interval_flushes_its_least_pages_and_no_byte_less(
-    store, clock, missing, is_flushed
-):
+async def test_an_interval_flushes_exactly_the_minimum_pages(store, clock, missing, is_flushed):
     overhead = put(store, body=b"").wrote_size
     assert await store.flush()
     before = store.flushed_where
@@ -332,7 +330,7 @@ async def test_an_interval_flushes_its_least_pages_and_no_byte_less(
 
 
 @pytest.mark.parametrize("mode", [{"flush_disk_type": "SYNC_FLUSH"}, {}])
-async def test_so_many_messages_wait_for_a_disk_that_stands_still_and_no_more(
+async def test_a_limited_number_of_messages_waits_for_a_stalled_disk(
     clock, storage, monkeypatch, mode
 ):
     monkeypatch.setattr("broker_core.store.visibility.UNFLUSHED_MAX", 10)
@@ -353,7 +351,7 @@ async def test_so_many_messages_wait_for_a_disk_that_stands_still_and_no_more(
     await store.shutdown()
 
 
-async def test_each_flush_tells_how_many_messages_came_since_the_one_before(sync_store):
+async def test_each_flush_reports_how_many_messages_arrived_since_the_last(sync_store):
     flushes: list[Flush] = []
     sync_store.time_flushes(flushes.append)
 
@@ -365,7 +363,7 @@ async def test_each_flush_tells_how_many_messages_came_since_the_one_before(sync
 
 
 @pytest.mark.parametrize("lack", [MemoryError(), RuntimeError(NO_THREAD)])
-async def test_what_cannot_be_handed_to_the_thread_is_flushed_later(sync_store, clock, lack):
+async def test_data_that_cannot_be_handed_to_the_thread_is_flushed_later(sync_store, clock, lack):
     with mock.patch.object(FlushThread, "submit", side_effect=lack):
         wait = sync_store.acknowledge.until_acknowledged(put(sync_store))
         await asyncio.sleep(0)
@@ -378,7 +376,7 @@ async def test_what_cannot_be_handed_to_the_thread_is_flushed_later(sync_store, 
     assert await durable(sync_store, put(sync_store)) is PutMessageStatus.PUT_OK
 
 
-async def test_queues_whose_flush_failed_are_in_no_checkpoint_and_end_the_puts(store, storage):
+async def test_queues_with_a_failed_flush_are_in_no_checkpoint_and_stop_the_puts(store, storage):
     put(store)
     storage.fail("fdatasync", error=errno.EIO)
 
@@ -390,7 +388,7 @@ async def test_queues_whose_flush_failed_are_in_no_checkpoint_and_end_the_puts(s
     storage.heal("fdatasync")
 
 
-async def test_queues_that_lacked_memory_for_their_flush_are_in_no_checkpoint(clock, storage):
+async def test_queues_without_memory_for_their_flush_are_in_no_checkpoint(clock, storage):
     """A start then reads the log again, because their units may not be on disk."""
     store = a_store(clock, storage)
     store.load()
@@ -408,7 +406,7 @@ async def test_queues_that_lacked_memory_for_their_flush_are_in_no_checkpoint(cl
     again.close()
 
 
-async def test_without_an_index_a_checkpoint_says_nothing_of_one(clock, storage):
+async def test_without_an_index_a_checkpoint_does_not_mention_one(clock, storage):
     store = a_store(clock, storage, store_config(message_index_enable=False))
     store.load()
     await store.start()
@@ -421,7 +419,7 @@ async def test_without_an_index_a_checkpoint_says_nothing_of_one(clock, storage)
     assert page.logics_msg_timestamp > 0
 
 
-async def test_who_listens_to_a_flush_and_fails_keeps_no_later_one_back(sync_store):
+async def test_a_failing_flush_listener_holds_back_no_later_one(sync_store):
     def fail(*_: object) -> None:
         raise KeyError("of a bug")
 
@@ -436,9 +434,7 @@ async def test_who_listens_to_a_flush_and_fails_keeps_no_later_one_back(sync_sto
     assert len(heard) >= 2
 
 
-async def test_queues_that_cannot_be_flushed_for_an_unknown_reason_get_no_checkpoint(
-    store, storage, monkeypatch
-):
+async def test_queues_with_an_unknown_flush_failure_get_no_checkpoint(store, storage, monkeypatch):
     put(store)
     await store.flush()
 

@@ -54,7 +54,7 @@ def a_file(storage: FaultyStorage, name: str = "a") -> StorageFile:
     return storage.open(Path(f"/{name}"), create=True)
 
 
-async def test_files_are_flushed_in_a_thread_and_the_loop_is_told_on_its_own(storage, thread):
+async def test_files_are_flushed_in_a_thread_and_the_loop_is_notified_on_its_own(storage, thread):
     told, flushed_in = Told(), []
     storage.on_call = lambda call: flushed_in.append((call, threading.current_thread().name))
 
@@ -66,7 +66,7 @@ async def test_files_are_flushed_in_a_thread_and_the_loop_is_told_on_its_own(sto
     assert told.threads == [threading.current_thread()]
 
 
-async def test_the_loop_is_told_what_went_wrong_and_nothing_behind_it_is_flushed(storage, thread):
+async def test_the_loop_learns_about_the_error_and_nothing_after_it_is_flushed(storage, thread):
     told = Told()
     storage.fail("fdatasync")
 
@@ -77,7 +77,7 @@ async def test_the_loop_is_told_what_went_wrong_and_nothing_behind_it_is_flushed
     assert storage.calls["fdatasync"] == 1
 
 
-async def test_what_is_handed_over_meanwhile_comes_next(storage, thread):
+async def test_work_queued_meanwhile_comes_next(storage, thread):
     told = Told()
     gate = Gate(storage, "fdatasync")
     thread.submit([a_file(storage)], told)
@@ -91,7 +91,7 @@ async def test_what_is_handed_over_meanwhile_comes_next(storage, thread):
     assert isinstance(told.errors[1], OSError)
 
 
-async def test_a_shutdown_waits_for_what_was_handed_over(storage):
+async def test_a_shutdown_waits_for_queued_work(storage):
     thread, told = FlushThread(), Told()
     gate = Gate(storage, "fdatasync")
     thread.submit([a_file(storage)], told)
@@ -104,7 +104,7 @@ async def test_a_shutdown_waits_for_what_was_handed_over(storage):
     await told.until(1)
 
 
-def test_a_closed_loop_is_told_nothing_and_the_thread_ends(storage):
+def test_a_closed_loop_receives_nothing_and_the_thread_ends(storage):
     thread = FlushThread()
     gate = Gate(storage, "fdatasync")
 
@@ -119,7 +119,7 @@ def test_a_closed_loop_is_told_nothing_and_the_thread_ends(storage):
     assert "flush" not in [each.name for each in threading.enumerate()]
 
 
-async def test_without_a_thread_nothing_is_handed_over_and_later_it_is(storage, thread):
+async def test_without_a_thread_nothing_is_handed_over_until_there_is_one(storage, thread):
     told = Told()
     with (
         mock.patch.object(threading.Thread, "start", side_effect=RuntimeError(NO_THREAD)),
@@ -133,7 +133,7 @@ async def test_without_a_thread_nothing_is_handed_over_and_later_it_is(storage, 
     assert told.errors == [None]
 
 
-async def test_a_loop_without_memory_is_told_later(storage, thread):
+async def test_a_loop_without_memory_is_notified_later(storage, thread):
     told, loop = Told(), asyncio.get_running_loop()
     call, lacks = loop.call_soon_threadsafe, [MemoryError(), MemoryError()]
 

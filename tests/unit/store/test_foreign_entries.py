@@ -48,7 +48,7 @@ async def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-async def test_a_store_starts_beside_them_and_says_so(
+async def test_a_store_starts_beside_them_and_reports_it(
     root: Path, is_clean: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     left = {directory: leave_in(root / directory) for directory in DIRECTORIES}
@@ -77,7 +77,7 @@ async def test_a_store_starts_beside_them_and_says_so(
     assert {str(path) for path in left["index"]} <= set(report.ignored)
 
 
-async def test_a_deleted_topic_goes_from_a_directory_that_others_use(root: Path) -> None:
+async def test_a_deleted_topic_leaves_a_directory_that_others_use(root: Path) -> None:
     left = leave_in(root / "consumequeue" / "TopicTest" / "0")
     store = a_store(root)
     store.load()
@@ -107,7 +107,7 @@ async def test_a_deleted_topic_goes_from_a_directory_that_others_use(root: Path)
         ("index/20261127201500123/", "is a directory"),
     ],
 )
-async def test_what_may_be_a_damaged_file_of_the_store_is_refused(
+async def test_a_possibly_damaged_store_file_is_rejected(
     root: Path, path: str, reason: str
 ) -> None:
     if path.endswith("/"):

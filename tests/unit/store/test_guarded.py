@@ -65,7 +65,7 @@ async def test_a_message_ends_in_its_checksum(guarded, born_host):
     assert second[:-20].endswith(b"\x00\x14")
 
 
-async def test_so_does_each_of_a_batch(guarded):
+async def test_each_of_a_batch_does_too(guarded):
     body = item(b"one", b"TAGS\x01a") + item(b"two", b"TAGS\x01b\x02") + item(b"three", b"")
     result = guarded.put_batch(
         "TopicTest", 0, body, "CLUSTER\x01c", sys_flag=0, born_timestamp=0, born_host=HOST
@@ -77,7 +77,7 @@ async def test_so_does_each_of_a_batch(guarded):
     assert [message.properties.get("TAGS") for message in read_all(guarded)] == ["a", "b", None] * 2
 
 
-async def test_a_checksum_that_a_client_brings_is_not_kept(guarded):
+async def test_a_checksum_sent_by_a_client_is_not_stored(guarded):
     put(guarded, more={"__CRC32#": "1234567890", "mine": "1"})
 
     (message,) = read_all(guarded)
@@ -86,7 +86,7 @@ async def test_a_checksum_that_a_client_brings_is_not_kept(guarded):
     assert message.properties["__CRC32#"] != "1234567890"
 
 
-async def test_a_copy_of_a_message_has_a_checksum_of_its_own(guarded):
+async def test_a_copied_message_has_its_own_checksum(guarded):
     put(guarded, body=b"half", tags="t")
     (message,) = read_all(guarded)
 
@@ -107,7 +107,9 @@ async def test_the_checksum_counts_as_properties(guarded):
 
 
 @pytest.mark.parametrize("messages", [3, 100])
-async def test_recovery_finds_what_only_the_checksum_can_tell(guarded, storage, clock, messages):
+async def test_recovery_detects_errors_that_only_the_checksum_shows(
+    guarded, storage, clock, messages
+):
     results = [put(guarded, more={"color": "blue"}) for _ in range(messages)]
     hurt = storage.crash()
     path = next(path for path in hurt.files if str(path) == LOG)
@@ -130,7 +132,7 @@ async def test_recovery_finds_what_only_the_checksum_can_tell(guarded, storage, 
     again.close()
 
 
-async def test_records_from_before_are_not_asked_for_a_checksum(store, storage, clock):
+async def test_older_records_need_no_checksum(store, storage, clock):
     for _ in range(50):
         put(store, tags="t", more={"__CRC32#": "1234567890", "after": "1"})
     again = a_store(clock, storage.crash(), GUARDED)
@@ -140,7 +142,7 @@ async def test_records_from_before_are_not_asked_for_a_checksum(store, storage, 
     again.close()
 
 
-def test_the_text_that_guards_is_a_property_like_others() -> None:
+def test_the_guarding_text_is_an_ordinary_property() -> None:
     text = record.with_crc_room("a\x011").decode()
 
     assert message_properties.decode(text) == {"a": "1", "__CRC32#": "0000000000"}

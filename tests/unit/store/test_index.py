@@ -37,7 +37,7 @@ async def test_a_message_is_found_by_each_of_its_keys(store):
     assert found(store, "blue") == found(store, "red green") == found(store, "") == []
 
 
-async def test_messages_of_one_key_come_oldest_first(store):
+async def test_messages_of_one_key_are_ordered_oldest_first(store):
     for n in range(5):
         put(store, body=b"%d" % n, keys="k")
 
@@ -51,7 +51,7 @@ async def test_the_newest_are_kept_when_there_are_too_many(store):
     assert found(store, "k", num=2) == [b"3", b"4"]
 
 
-async def test_keys_with_the_same_hash_are_told_apart(store):
+async def test_keys_with_the_same_hash_are_distinguished(store):
     put(store, body=b"a", keys="AaAa")
     put(store, body=b"b", keys="BBBB")
 
@@ -59,7 +59,7 @@ async def test_keys_with_the_same_hash_are_told_apart(store):
     assert found(store, "BBBB") == [b"b"]
 
 
-async def test_records_of_other_keys_with_the_same_hash_cost_no_checksum(store, monkeypatch):
+async def test_records_of_other_keys_with_the_same_hash_need_no_checksum(store, monkeypatch):
     """Sixty-four messages of 4 MB each took a tenth of a second."""
     put(store, body=b"a" * 100_000, keys="AaAa")
     put(store, body=b"b", keys="BBBB")
@@ -81,7 +81,7 @@ async def test_a_key_belongs_to_its_topic(store):
     assert found(store, "k") == []
 
 
-async def test_times_bound_what_is_found(store, clock):
+async def test_times_limit_the_search(store, clock):
     times = []
     for n in range(4):
         times.append(put(store, body=b"%d" % n, keys="k").store_timestamp)
@@ -147,7 +147,7 @@ async def test_after_a_kill_the_chains_are_whole(clock, storage):
     again.close()
 
 
-async def test_a_torn_index_is_built_anew(clock, storage):
+async def test_a_torn_index_is_rebuilt(clock, storage):
     store = a_store(clock, storage)
     store.load()
     await store.start()
@@ -165,7 +165,7 @@ async def test_a_torn_index_is_built_anew(clock, storage):
     again.close()
 
 
-async def test_without_an_index_nothing_is_found_and_no_file_made(clock, storage):
+async def test_without_an_index_nothing_is_found_and_no_file_created(clock, storage):
     store = a_store(clock, storage, store_config(message_index_enable=False))
     store.load()
     await store.start()
@@ -184,14 +184,14 @@ async def test_a_message_with_more_keys_than_a_file_has_entries_is_stored(store)
     assert found(store, "after") == [b"after"]
 
 
-async def test_a_message_without_keys_makes_no_index_file(store, storage):
+async def test_a_message_without_keys_creates_no_index_file(store, storage):
     put(store)
 
     assert not [path for path in storage.files if path.parent.name == "index"]
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_entries_written_many_at_a_time_are_those_written_one_by_one(seed):
+async def test_entries_written_in_bulk_equal_those_written_one_by_one(seed):
     dice = random.Random(seed)
     words = ["a", "AaAa", "BBBB", "订单", *(f"order{n}" for n in range(30))]
     alike = seed % 2 == 0
@@ -229,7 +229,7 @@ async def test_entries_written_many_at_a_time_are_those_written_one_by_one(seed)
 @pytest.mark.skipif(write_entries is None, reason="no compiled turn")
 @pytest.mark.parametrize("is_by_arrays", [False, True])
 @pytest.mark.parametrize("seed", range(20))
-def test_the_compiled_turn_writes_the_entries_that_python_writes(seed, is_by_arrays):
+def test_the_compiled_turn_writes_the_same_entries_as_python(seed, is_by_arrays):
     dice = random.Random(seed)
     slot_num, entry_num = 7, 60
     before = bytearray(file_size(slot_num, entry_num))
@@ -273,7 +273,7 @@ def test_the_compiled_turn_writes_the_entries_that_python_writes(seed, is_by_arr
 
 
 @pytest.mark.parametrize(("used", "found_used"), [(0x7FFFFFFF, 7), (-5, 0), (3, 3)])
-def test_a_damaged_count_of_used_slots_keeps_no_entry_out(used, found_used):
+def test_a_damaged_count_of_used_slots_hides_no_entry(used, found_used):
     file = FaultyStorage().open(Path("/index"), create=True)
     file.set_size(file_size(7, 60))
     HEADER.pack_into(file.map(), 0, 1_000, 1_000, 0, 0, used, 1)
@@ -285,7 +285,7 @@ def test_a_damaged_count_of_used_slots_keeps_no_entry_out(used, found_used):
     assert index.find(5, 0, NEVER_DUE, 32) == [100]
 
 
-def test_a_key_that_no_text_is_leaves_all_to_python():
+def test_a_key_that_is_not_text_leaves_everything_to_python():
     file = FaultyStorage().open(Path("/index"), create=True)
     file.set_size(file_size(7, 60))
     index = IndexFile(file, 7, 60)
@@ -309,7 +309,7 @@ async def left_index(clock, storage, count: int = 300):
     return next(path for path in storage.files if path.parent.name == "index")
 
 
-async def test_an_index_file_that_was_made_and_not_sized_goes(clock, storage):
+async def test_a_created_but_unsized_index_file_is_removed(clock, storage):
     path = await left_index(clock, storage)
     empty = path.with_name("20991231235959999")
     storage.open(empty, create=True).close()
@@ -322,7 +322,7 @@ async def test_an_index_file_that_was_made_and_not_sized_goes(clock, storage):
     store.close()
 
 
-async def test_a_file_that_is_none_of_the_index_is_passed_over(clock, storage):
+async def test_an_invalid_index_file_is_skipped(clock, storage):
     path = await left_index(clock, storage)
     note = path.with_name("note.txt")
     storage.open(note, create=True).close()
@@ -335,7 +335,7 @@ async def test_a_file_that_is_none_of_the_index_is_passed_over(clock, storage):
     store.close()
 
 
-async def test_an_index_file_of_another_size_keeps_a_store_from_its_start(clock, storage):
+async def test_an_index_file_of_another_size_keeps_a_store_from_starting(clock, storage):
     path = await left_index(clock, storage)
     storage.files[path].data = bytearray(100)
 
@@ -349,7 +349,7 @@ ENTRIES_FROM = HEADER.size + SLOTS * 4
 
 @pytest.mark.parametrize("low", [1, 2, 100, 200])
 @pytest.mark.parametrize("damage", ["slot", "previous", "hash", "none"])
-async def test_chains_that_a_power_cut_tore_are_made_anew_from_the_entries_before(
+async def test_chains_torn_by_a_power_cut_are_rebuilt_from_the_entries_before(
     clock, storage, low, damage
 ):
     path = await left_index(clock, storage)
@@ -377,7 +377,7 @@ async def test_chains_that_a_power_cut_tore_are_made_anew_from_the_entries_befor
     index.close()
 
 
-async def test_a_slot_that_leads_behind_the_counted_entries_finds_nothing(clock, storage):
+async def test_a_slot_beyond_the_counted_entries_finds_nothing(clock, storage):
     path = await left_index(clock, storage)
     index = IndexFile(storage.open(path), SLOTS, 400)
     data = storage.files[path].data

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-async def test_places_follow_each_other(store):
+async def test_offsets_follow_each_other(store):
     first, second = put(store), put(store)
 
     assert (first.commit_log_offset, first.queue_offset) == (0, 0)
     assert (second.commit_log_offset, second.queue_offset) == (first.wrote_size, 1)
 
 
-async def test_queues_count_for_themselves(store):
+async def test_queues_are_counted_separately(store):
     put(store, queue_id=0)
 
     assert put(store, queue_id=1).queue_offset == 0
@@ -49,7 +49,7 @@ async def test_queues_count_for_themselves(store):
     assert put(store, queue_id=1).queue_offset == 1
 
 
-async def test_what_is_put_is_read(store, clock):
+async def test_stored_messages_are_read_back(store, clock):
     put(store, body=b"\x00\xff", tags="TagA", keys="k1 k2", uniq_key="U1", more={"flag_": "x"})
 
     (message,) = read_all(store)
@@ -101,7 +101,7 @@ async def test_a_full_file_ends_in_a_blank_record(store, storage):
 
 
 @pytest.mark.parametrize("room", range(6, 12))
-async def test_a_record_goes_into_a_file_only_with_8_bytes_to_spare(store, room):
+async def test_a_record_needs_8_spare_bytes_in_its_file(store, room):
     one = put(store, body=b"").wrote_size
     left = LOG_FILE_SIZE - one
     while left > 20_000:
@@ -149,7 +149,7 @@ async def test_zeros_in_properties_are_illegal(store):
 
 
 @pytest.mark.parametrize("topic", ["", "../x", "a/b", "t" * 128])
-async def test_a_topic_that_is_no_name_is_illegal(store, storage, topic):
+async def test_an_invalid_topic_name_is_illegal(store, storage, topic):
     assert put(store, topic).status is PutMessageStatus.MESSAGE_ILLEGAL
     assert store.topics() == []
 
@@ -165,14 +165,14 @@ async def test_store_timestamps_never_go_back(store, clock):
     assert put(store).store_timestamp == first.store_timestamp
 
 
-async def test_a_unit_carries_the_hash_of_the_tags(store, storage):
+async def test_a_unit_has_the_hash_of_the_tags(store, storage):
     put(store, tags="TagA")
 
     data = storage.files[_unit_file(storage)].data
     assert UNIT.unpack_from(data) == (0, store.max_commit_log_offset, 2598919)
 
 
-async def test_a_unit_of_the_schedule_topic_carries_the_time_of_delivery(store, storage, clock):
+async def test_a_unit_of_the_schedule_topic_has_the_delivery_time(store, storage, clock):
     put(store, "SCHEDULE_TOPIC_XXXX", queue_id=2, tags="TagA", more={"DELAY": "3"})
 
     data = storage.files[_unit_file(storage)].data
@@ -180,7 +180,7 @@ async def test_a_unit_of_the_schedule_topic_carries_the_time_of_delivery(store, 
 
 
 @pytest.mark.parametrize(("sys_flag", "places"), [(0, 1), (4, 0), (8, 1), (12, 0)])
-async def test_prepared_and_rolled_back_messages_have_no_place_in_the_queue(
+async def test_prepared_and_rolled_back_messages_have_no_offset_in_the_queue(
     store, sys_flag, places
 ):
     put(store, sys_flag=sys_flag)
@@ -188,14 +188,14 @@ async def test_prepared_and_rolled_back_messages_have_no_place_in_the_queue(
     assert store.max_offset_in_queue("TopicTest", 0) == places
 
 
-async def test_arrival_is_told_with_the_new_end(store, arrived):
+async def test_an_arrival_is_reported_with_the_new_end(store, arrived):
     put(store, queue_id=3)
     put(store, queue_id=3)
 
     assert arrived == [("TopicTest", 3, 1), ("TopicTest", 3, 2)]
 
 
-async def test_a_queue_goes_on_in_its_next_file(store):
+async def test_a_queue_continues_in_its_next_file(store):
     for n in range(UNITS_PER_FILE * 2 + 1):
         put(store, body=b"%d" % n)
 
@@ -217,7 +217,7 @@ def put_batch(
     )
 
 
-async def test_a_batch_is_stored_as_messages_of_their_own(store):
+async def test_a_batch_is_stored_as_separate_messages(store):
     put(store)
 
     result = put_batch(store, batch_item(b"a", b"TAGS\x01t", flag=7), batch_item(b"b"))
@@ -230,7 +230,7 @@ async def test_a_batch_is_stored_as_messages_of_their_own(store):
     assert {message.reconsume_times for message in messages} == {0}
 
 
-async def test_what_was_refused_has_no_place(store):
+async def test_a_rejected_message_has_no_offset(store):
     one, many = put(store, topic="T" * 300), put_batch(store)
 
     for refused in (one, many):
@@ -260,7 +260,7 @@ class Recorded(bytearray):
 
 
 @pytest.mark.parametrize("many", [False, True])
-async def test_of_a_record_the_head_is_written_last(store, many):
+async def test_the_head_of_a_record_is_written_last(store, many):
     put(store)
     state = store.files.put_state
     state.buffer, state.position = Recorded(), 0
@@ -276,7 +276,7 @@ async def test_of_a_record_the_head_is_written_last(store, many):
     ("items", "sys_flag"),
     [([b"xxxx"], 0), ([], 0), ([batch_item(b"a")], 4)],
 )
-async def test_a_batch_that_is_none_is_illegal(store, items, sys_flag):
+async def test_an_invalid_batch_is_illegal(store, items, sys_flag):
     result = put_batch(store, *items, sys_flag=sys_flag)
 
     assert result.status is PutMessageStatus.MESSAGE_ILLEGAL
@@ -284,14 +284,14 @@ async def test_a_batch_that_is_none_is_illegal(store, items, sys_flag):
 
 
 @pytest.mark.parametrize("text", [b"a\x01\0", b"a\x01b\x01c", b"a\x01b\x02c", b"\x01b"])
-async def test_a_batch_with_properties_that_nobody_reads_as_sent_is_refused(store, text):
+async def test_a_batch_with_ambiguous_properties_is_rejected(store, text):
     with pytest.raises(PropertiesError):
         put_batch(store, batch_item(b"a", b"a\x01b"), batch_item(b"a", text))
 
     assert store.max_commit_log_offset == 0
 
 
-async def test_before_the_start_nothing_is_taken(clock, storage):
+async def test_before_the_start_nothing_is_accepted(clock, storage):
     store = a_store(clock, storage)
     store.load()
 
@@ -299,7 +299,7 @@ async def test_before_the_start_nothing_is_taken(clock, storage):
     store.close()
 
 
-async def test_a_full_disk_refuses_writes_until_there_is_room(clock):
+async def test_a_full_disk_rejects_writes_until_there_is_room(clock):
     storage = FaultyStorage(free_bytes=5 * LOG_FILE_SIZE)
     store = a_store(clock, storage)
     store.load()
@@ -317,7 +317,7 @@ async def test_a_full_disk_refuses_writes_until_there_is_room(clock):
     await store.shutdown()
 
 
-async def test_a_batch_whose_second_queue_file_has_no_blocks_is_not_put_at_all(store, storage):
+async def test_a_batch_whose_second_queue_file_has_no_blocks_is_not_stored_at_all(store, storage):
     for _ in range(UNITS_PER_FILE - 1):
         put(store)
     end = store.max_commit_log_offset
@@ -333,7 +333,7 @@ async def test_a_batch_whose_second_queue_file_has_no_blocks_is_not_put_at_all(s
     assert len(read_all(store)) == UNITS_PER_FILE + 2
 
 
-async def test_a_file_that_cannot_be_made_has_a_status_of_its_own(clock, storage):
+async def test_a_file_that_cannot_be_created_has_its_own_status(clock, storage):
     store = a_store(clock, storage)
     store.load()
     await store.start()
@@ -345,7 +345,7 @@ async def test_a_file_that_cannot_be_made_has_a_status_of_its_own(clock, storage
     await store.shutdown()
 
 
-async def test_a_queue_that_cannot_be_made_is_another_failure(clock, storage):
+async def test_a_queue_that_cannot_be_created_is_a_different_failure(clock, storage):
     store = a_store(clock, storage)
     store.load()
     await store.start()
@@ -373,7 +373,7 @@ def _unit_file(storage: FaultyStorage) -> Path:
 
 
 @pytest.mark.parametrize("place", ["pack_text_size", "crc32", "pack_unit_into", "tags_code_of"])
-async def test_a_put_that_breaks_off_for_lack_of_memory_is_the_last_until_a_start(
+async def test_no_message_is_stored_after_a_put_ran_out_of_memory_until_a_restart(
     clock, storage, place
 ):
     """Otherwise the next one would reuse its queue offset, or follow half a record."""
@@ -400,9 +400,7 @@ async def test_a_put_that_breaks_off_for_lack_of_memory_is_the_last_until_a_star
     await again.shutdown()
 
 
-async def test_a_batch_that_breaks_off_for_lack_of_memory_is_the_last_put_until_a_start(
-    clock, storage
-):
+async def test_no_message_is_stored_after_a_batch_ran_out_of_memory_until_a_restart(clock, storage):
     store = a_store(clock, storage)
     store.load()
     await store.start()
@@ -417,7 +415,7 @@ async def test_a_batch_that_breaks_off_for_lack_of_memory_is_the_last_put_until_
     await store.shutdown()
 
 
-async def test_a_batch_that_was_read_in_steps_is_put_as_another_one(store):
+async def test_a_batch_read_in_steps_is_stored_like_any_other(store):
     items = [batch_item(b"%d" % number, b"TAGS\x01a\x02KEYS\x01k") for number in range(5)]
     put_batch(store, *items)
 
@@ -432,7 +430,7 @@ async def test_a_batch_that_was_read_in_steps_is_put_as_another_one(store):
 
 
 @pytest.mark.parametrize("body", [b"no batch", b"", b"x" * 100])
-async def test_steps_refuse_what_a_put_refuses(store, body: bytes):
+async def test_steps_reject_the_same_as_a_put(store, body: bytes):
     with pytest.raises(RefusedPutError):
         run_to_end(store.own_puts.batch_steps("TopicTest", 0, body, "", born_host=HOST))
 

@@ -49,7 +49,7 @@ def put_batch(store: MessageStore) -> PutMessageStatus:
     ).status
 
 
-async def test_a_put_that_waits_for_pages_is_told_from_more_than_500_ms_on(store, clock, caplog):
+async def test_a_put_that_waits_for_pages_over_500_ms_is_reported(store, clock, caplog):
     put(store)
     clock.hold_ms(1)
     # Two slices are written per record.
@@ -66,7 +66,7 @@ async def test_a_put_that_waits_for_pages_is_told_from_more_than_500_ms_on(store
     ]
 
 
-async def test_a_put_says_what_it_waited_for_when_it_made_room(store, storage, clock, caplog):
+async def test_a_put_that_freed_space_reports_its_wait(store, storage, clock, caplog):
     # The log, the queue and the index: each creates its first file, and allocates its blocks.
     slow_down(storage, clock, "allocate", 200)
 
@@ -84,7 +84,7 @@ async def test_a_put_says_what_it_waited_for_when_it_made_room(store, storage, c
     assert sum(int(milliseconds) for _, milliseconds in waits) == int(took) >= 600
 
 
-async def test_what_room_and_writing_take_together_counts(store, storage, clock, caplog):
+async def test_space_and_write_time_count_together(store, storage, clock, caplog):
     put(store)
     clock.hold_ms(1)
     slow_down(storage, clock, "allocate", 300)
@@ -100,7 +100,7 @@ async def test_what_room_and_writing_take_together_counts(store, storage, clock,
     assert "pages of the mapped files 300 ms" in line
 
 
-async def test_the_put_after_a_slow_one_is_not_told(store, storage, clock, caplog):
+async def test_the_put_after_a_slow_one_is_not_reported(store, storage, clock, caplog):
     slow_down(storage, clock, "allocate", 600)
     put(store)
     storage.on_call = lambda _: None
@@ -112,7 +112,7 @@ async def test_the_put_after_a_slow_one_is_not_told(store, storage, clock, caplo
     assert len(told(caplog)) == 1
 
 
-async def test_a_wall_clock_that_is_stepped_is_no_slow_put(store, clock, caplog):
+async def test_a_wall_clock_step_is_not_a_slow_put(store, clock, caplog):
     put(store)
     clock.step_wall_clock_ms(3_600_000)
     put(store)
@@ -124,7 +124,7 @@ async def test_a_wall_clock_that_is_stepped_is_no_slow_put(store, clock, caplog)
     assert told(caplog) == []
 
 
-async def test_a_batch_is_told_as_one_put(store, storage, clock, caplog):
+async def test_a_batch_is_reported_as_one_put(store, storage, clock, caplog):
     slow_down(storage, clock, "allocate", 600)
 
     assert put_batch(store) is PutMessageStatus.PUT_OK
@@ -134,7 +134,7 @@ async def test_a_batch_is_told_as_one_put(store, storage, clock, caplog):
     ]
 
 
-async def test_whoever_notes_slow_puts_is_told_where_they_are_and_how_long_they_took(store, clock):
+async def test_slow_puts_are_reported_with_their_offset_and_duration(store, clock):
     noted = []
     store.note_slow_puts(lambda *slow: noted.append(slow))
     put(store)
@@ -153,7 +153,7 @@ async def test_whoever_notes_slow_puts_is_told_where_they_are_and_how_long_they_
     assert len(noted) == 1
 
 
-async def test_puts_that_are_timed_leave_when_they_were_appended_and_dispatched(store, clock):
+async def test_timed_puts_record_when_they_were_appended_and_dispatched(store, clock):
     state = store.files.put_state
     store.time_puts(True)
 

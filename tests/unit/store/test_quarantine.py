@@ -37,7 +37,7 @@ def ends(quarantine: Quarantine) -> list[tuple[int, int]]:
         ((5, 11), True, [(5, 20), (40, 50)]),
     ],
 )
-def test_a_range_adds_to_what_is_known_and_takes_nothing_from_it(
+def test_a_range_adds_to_the_known_values_and_removes_none(
     found: tuple[int, int], is_new: bool, ranges: list[tuple[int, int]]
 ) -> None:
     quarantine = known(FaultyStorage(), (40, 50), (10, 20))
@@ -54,7 +54,7 @@ def test_a_range_ends_before_its_second_offset() -> None:
     assert found == [10, 19]
 
 
-def test_what_is_saved_is_durable_and_the_same_after_a_restart() -> None:
+def test_saved_data_is_durable_and_unchanged_after_a_restart() -> None:
     storage = FaultyStorage()
     known(storage, (40, 50), (10, 20)).save()
 
@@ -65,7 +65,7 @@ def test_what_is_saved_is_durable_and_the_same_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"ranges":[{"from":1}]}', b'{"ranges":7}'])
-def test_a_record_that_cannot_be_read_is_made_anew(
+def test_an_unreadable_record_file_is_recreated(
     text: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     storage = FaultyStorage()
@@ -79,7 +79,7 @@ def test_a_record_that_cannot_be_read_is_made_anew(
     assert len(caplog.messages) == 1
 
 
-def test_damage_behind_the_logs_end_is_forgotten() -> None:
+def test_damage_beyond_the_logs_end_is_forgotten() -> None:
     quarantine = known(FaultyStorage(), (10, 20), (30, 40), (50, 60))
 
     quarantine.cut_at(35)

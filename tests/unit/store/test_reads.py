@@ -52,7 +52,7 @@ async def cold(store: MessageStore, message_filter: TagFilter) -> GetMessageResu
     return await answer
 
 
-async def test_an_unknown_queue_has_no_message_and_is_not_made(store):
+async def test_an_unknown_queue_has_no_message_and_is_not_created(store):
     result = get(store, 0)
 
     assert result.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE
@@ -70,7 +70,7 @@ async def test_an_unknown_queue_has_no_message_and_is_not_made(store):
         (4, GetMessageStatus.OFFSET_OVERFLOW_BADLY, 3),
     ],
 )
-async def test_where_a_get_begins_decides_its_status(store, queue_offset, status, following):
+async def test_the_start_of_a_get_decides_its_status(store, queue_offset, status, following):
     for _ in range(3):
         put(store)
 
@@ -81,7 +81,7 @@ async def test_where_a_get_begins_decides_its_status(store, queue_offset, status
     assert (result.min_offset, result.max_offset) == (0, 3)
 
 
-async def test_gets_that_find_nothing_are_counted_as_misses(store):
+async def test_gets_without_a_result_are_counted_as_misses(store):
     get(store, 0, topic="Unknown")
     for _ in range(3):
         put(store)
@@ -93,7 +93,7 @@ async def test_gets_that_find_nothing_are_counted_as_misses(store):
     assert (store.own_reads.get_miss_times, store.own_reads.get_found_times) == (4, 1)
 
 
-async def test_records_side_by_side_come_in_one_buffer(store):
+async def test_adjacent_records_are_returned_in_one_buffer(store):
     for n in range(3):
         put(store, body=b"%d" % n)
 
@@ -115,7 +115,7 @@ async def test_records_of_other_queues_are_left_out(store):
     assert [m.body for m in messages_of(result)] == [b"1", b"3", b"5"]
 
 
-async def test_a_get_returns_at_most_what_is_asked_for(store):
+async def test_a_get_returns_at_most_the_requested_number(store):
     for _ in range(5):
         put(store)
 
@@ -130,7 +130,7 @@ async def test_a_get_returns_at_most_32_messages(store):
     assert get(store, 0, num=64).message_count == 32
 
 
-async def test_a_get_stops_at_the_transfer_limit_but_gives_one_message(clock, storage):
+async def test_a_get_stops_at_the_transfer_limit_but_returns_one_message(clock, storage):
     store = a_store(clock, storage, store_config(max_transfer_bytes_on_message_in_memory=500))
     store.load()
     await store.start()
@@ -143,14 +143,14 @@ async def test_a_get_stops_at_the_transfer_limit_but_gives_one_message(clock, st
     await store.shutdown()
 
 
-async def test_a_get_reads_one_queue_file_at_most(store):
+async def test_a_get_reads_at_most_one_queue_file(store):
     for _ in range(UNITS_PER_FILE + 5):
         put(store, body=b"")
 
     assert get(store, UNITS_PER_FILE - 3).next_begin_offset == UNITS_PER_FILE
 
 
-async def test_messages_with_other_tags_are_passed_over(store):
+async def test_messages_with_other_tags_are_skipped(store):
     for tags in ("TagA", "TagB", "TagA"):
         put(store, tags=tags)
 
@@ -161,7 +161,7 @@ async def test_messages_with_other_tags_are_passed_over(store):
     assert result.next_begin_offset == 3
 
 
-async def test_a_get_that_matches_nothing_goes_on_behind(store):
+async def test_a_get_without_a_match_continues_after_it(store):
     for _ in range(1000):
         put(store, tags="TagA", body=b"")
 
@@ -200,7 +200,7 @@ async def test_cold_messages_are_awaited_and_the_same(clock, storage):
     await store.shutdown()
 
 
-async def test_messages_far_behind_that_are_in_memory_are_not_waited_for(clock, storage):
+async def test_old_messages_still_in_memory_are_not_waited_for(clock, storage):
     store = a_store(clock, storage, store_config(access_message_in_memory_max_ratio=0))
     store.load()
     await store.start()
@@ -222,9 +222,7 @@ async def test_messages_far_behind_that_are_in_memory_are_not_waited_for(clock, 
     await store.shutdown()
 
 
-async def test_messages_that_the_kernel_has_put_out_of_memory_are_read_by_another_thread(
-    store, storage
-):
+async def test_messages_evicted_by_the_kernel_are_read_by_another_thread(store, storage):
     places = [put(store, body=b"%d" % n * 500).commit_log_offset for n in range(40)]
     in_memory = store.get_message("TopicTest", 0, 8, 32, None)
     assert isinstance(in_memory, GetMessageResult)
@@ -250,9 +248,7 @@ async def test_messages_that_the_kernel_has_put_out_of_memory_are_read_by_anothe
     assert store.glance(places[20]) is not None
 
 
-async def test_units_that_the_kernel_has_put_out_of_memory_are_read_by_another_thread(
-    store, storage
-):
+async def test_units_evicted_by_the_kernel_are_read_by_another_thread(store, storage):
     for _ in range(2 * FRESH_UNITS + 50):
         put(store, body=b"")
     in_memory = store.get_message("TopicTest", 0, 3, 32, None)
@@ -268,7 +264,7 @@ async def test_units_that_the_kernel_has_put_out_of_memory_are_read_by_another_t
     assert storage.calls["read_ahead"] == 1
 
 
-async def test_a_queue_that_goes_while_its_units_are_read_has_no_messages(store, storage):
+async def test_a_queue_deleted_during_a_read_has_no_messages(store, storage):
     for _ in range(FRESH_UNITS + 50):
         put(store, body=b"")
     storage.is_absent = lambda page: True
@@ -280,7 +276,7 @@ async def test_a_queue_that_goes_while_its_units_are_read_has_no_messages(store,
     assert (await answer).status is GetMessageStatus.NO_MESSAGE_IN_QUEUE
 
 
-async def test_units_that_cannot_be_read_are_an_error_of_that_get_alone(store, storage):
+async def test_unreadable_units_only_fail_that_get(store, storage):
     for _ in range(FRESH_UNITS + 50):
         put(store, body=b"")
     storage.is_absent = lambda page: True
@@ -310,7 +306,7 @@ async def test_cold_messages_are_filtered_by_record(clock, storage):
     await store.shutdown()
 
 
-async def test_only_the_beginning_of_a_record_is_a_message(store):
+async def test_only_the_start_of_a_record_is_a_message(store):
     put(store)
     second = put(store).commit_log_offset
 
@@ -319,7 +315,7 @@ async def test_only_the_beginning_of_a_record_is_a_message(store):
         assert store.look_message(offset) is None
 
 
-async def test_a_glance_finds_what_is_likely_in_memory_and_may_be_read(store):
+async def test_a_glance_finds_data_likely_in_memory_and_readable(store):
     first, second = put(store, body=b"first"), put(store, body=b"second")
 
     glanced = store.glance(second.commit_log_offset)
@@ -353,7 +349,7 @@ async def test_a_glance_into_a_later_file_finds_its_records(store):
     assert store.glance(end) is None
 
 
-async def test_a_glance_sees_no_message_that_is_not_flushed(sync_store):
+async def test_a_glance_finds_no_unflushed_message(sync_store):
     result = put(sync_store)
     assert sync_store.glance(result.commit_log_offset) is None
 
@@ -400,7 +396,7 @@ async def test_the_store_timestamp_of_a_missing_message_is_minus_1(store, clock)
     assert store.store_timestamp("Unknown", 0, 0) == -1
 
 
-async def test_whether_a_missing_message_is_in_memory_is_not_known(store):
+async def test_it_is_unknown_whether_a_missing_message_is_in_memory(store):
     put(store)
 
     assert store.is_in_memory("TopicTest", 0, 0) is True
@@ -408,7 +404,7 @@ async def test_whether_a_missing_message_is_in_memory_is_not_known(store):
     assert store.is_in_memory("Unknown", 0, 0) is None
 
 
-async def test_the_earliest_time_is_that_of_the_first_record(store, clock):
+async def test_the_earliest_time_is_the_first_records(store, clock):
     assert store.earliest_message_timestamp == -1
     first = put(store).store_timestamp
     clock.advance_ms(10)
@@ -417,7 +413,7 @@ async def test_the_earliest_time_is_that_of_the_first_record(store, clock):
     assert store.earliest_message_timestamp == first
 
 
-async def test_a_unit_that_points_at_another_record_is_stepped_over(store, storage):
+async def test_a_unit_that_points_at_another_record_is_skipped(store, storage):
     put(store, body=b"x" * 50)
     put(store)
     units = next(inode for path, inode in storage.files.items() if "consumequeue" in path.parts)
@@ -465,7 +461,7 @@ async def test_a_damaged_unit_does_not_stop_the_readers_of_its_queue(
     await store.shutdown()
 
 
-async def test_a_deleted_topic_begins_anew(store):
+async def test_a_deleted_topic_starts_over(store):
     for _ in range(UNITS_PER_FILE + 1):
         put(store)
     put(store, "Other")
@@ -486,7 +482,7 @@ async def test_queues_are_listed(store):
     assert store.queue_ids("Unknown") == []
 
 
-async def test_more_queues_than_mappings_are_read_and_written(clock, storage):
+async def test_more_queues_than_mappings_can_be_read_and_written(clock, storage):
     store = a_store(clock, storage)
     store.files.queues.mapped_files_max = 3
     store.load()

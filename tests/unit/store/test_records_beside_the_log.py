@@ -24,7 +24,7 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize("text", DAMAGED, ids=range(len(DAMAGED)))
-def test_a_damaged_record_of_deleted_topics_is_logged_and_begun_anew(
+def test_a_damaged_file_of_deleted_topics_is_logged_and_started_over(
     text: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     storage = FaultyStorage()
@@ -38,7 +38,7 @@ def test_a_damaged_record_of_deleted_topics_is_logged_and_begun_anew(
 
 
 @pytest.mark.parametrize("text", DAMAGED, ids=range(len(DAMAGED)))
-def test_a_damaged_record_of_damaged_ranges_is_logged_and_begun_anew(
+def test_a_damaged_file_of_damaged_ranges_is_logged_and_started_over(
     text: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     storage = FaultyStorage()

@@ -84,7 +84,7 @@ async def test_a_reopened_store_answers_the_same(storage, clean, count):
 
 
 @pytest.mark.parametrize("clean", [True, False])
-async def test_a_reopened_store_goes_on_where_it_was(storage, clean):
+async def test_a_reopened_store_continues_at_its_offset(storage, clean):
     left, puts = await filled(storage, 11, clean=clean)
     store, _ = reopened(left)
     await store.start()
@@ -99,7 +99,7 @@ async def test_a_reopened_store_goes_on_where_it_was(storage, clean):
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("count", [1, 2, 3, 40])
-async def test_store_timestamps_do_not_go_back_over_a_start(storage, clean, count):
+async def test_store_timestamps_do_not_go_back_across_a_restart(storage, clean, count):
     clock = ManualClock()
     store = a_store(clock, storage)
     store.load()
@@ -121,7 +121,7 @@ async def test_store_timestamps_do_not_go_back_over_a_start(storage, clean, coun
     await store.shutdown()
 
 
-async def test_a_record_torn_at_any_byte_is_cut_and_nothing_else(storage):
+async def test_a_record_torn_at_any_byte_is_truncated_and_nothing_else(storage):
     left, puts = await filled(storage, 5)
     last = puts[-1]
     end = last.commit_log_offset + last.wrote_size
@@ -141,7 +141,7 @@ async def test_a_record_torn_at_any_byte_is_cut_and_nothing_else(storage):
         store.close()
 
 
-async def test_a_record_that_never_reached_the_disk_is_cut_with_its_unit(storage):
+async def test_a_record_that_never_reached_the_disk_is_truncated_with_its_unit(storage):
     left, puts = await filled(storage, 5)
     last = puts[-1]
     left.files[LOG].data[last.commit_log_offset :] = bytes(LOG_FILE_SIZE - last.commit_log_offset)
@@ -157,7 +157,7 @@ async def test_a_record_that_never_reached_the_disk_is_cut_with_its_unit(storage
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("where", [0, 4, 8, 28, 88, 89])
 @pytest.mark.parametrize("damaged", [0, 3, 9])
-async def test_damage_is_kept_and_stepped_over(storage, clean, where, damaged):
+async def test_damage_is_kept_and_skipped(storage, clean, where, damaged):
     left, puts = await filled(storage, 10, clean=clean)
     hurt = puts[damaged]
     left.files[LOG].data[hurt.commit_log_offset + where] ^= 0x10
@@ -217,7 +217,7 @@ async def test_a_start_ends_where_the_last_record_and_the_size_in_its_unit_are_d
     store.close()
 
 
-async def test_a_cut_takes_the_units_of_damage_behind_it(storage):
+async def test_a_truncation_removes_units_of_later_damage(storage):
     left, puts = await filled(storage, 10)
     left.files[LOG].data[puts[6].commit_log_offset + 8] ^= 1
     store, _ = reopened(left)
@@ -232,7 +232,7 @@ async def test_a_cut_takes_the_units_of_damage_behind_it(storage):
     store.close()
 
 
-async def test_damage_is_on_record_under_the_root_after_the_next_clean_start(storage):
+async def test_damage_is_recorded_under_the_root_after_the_next_clean_start(storage):
     left, puts = await filled(storage, 10)
     left.files[LOG].data[puts[4].commit_log_offset + 8] ^= 1
     store, _ = reopened(left)
@@ -248,7 +248,7 @@ async def test_damage_is_on_record_under_the_root_after_the_next_clean_start(sto
     again.close()
 
 
-async def test_a_pull_at_a_damaged_message_goes_on_behind_it(storage):
+async def test_a_pull_at_a_damaged_message_continues_after_it(storage):
     left, puts = await filled(storage, 10)
     left.files[LOG].data[puts[4].commit_log_offset + 8] ^= 1
     store, _ = reopened(left)
@@ -260,7 +260,7 @@ async def test_a_pull_at_a_damaged_message_goes_on_behind_it(storage):
     store.close()
 
 
-async def test_lost_messages_keep_their_places_without_units_too(storage):
+async def test_lost_messages_keep_their_offsets_without_units_too(storage):
     left, puts = await filled(storage, 10)
     for n in (4, 6):
         left.files[LOG].data[puts[n].commit_log_offset + 8] ^= 1
@@ -276,7 +276,7 @@ async def test_lost_messages_keep_their_places_without_units_too(storage):
 
 
 @pytest.mark.parametrize("field", [(15, 4), (20, 1), (90, 1)])
-async def test_a_head_that_the_queue_contradicts_is_damage(storage, field):
+async def test_a_head_that_contradicts_the_queue_is_damage(storage, field):
     left, puts = await filled(storage, 10)
     position, bit = field
     left.files[LOG].data[puts[4].commit_log_offset + position] ^= bit
@@ -289,7 +289,7 @@ async def test_a_head_that_the_queue_contradicts_is_damage(storage, field):
     store.close()
 
 
-async def test_missing_consume_queues_are_built_from_the_log(storage):
+async def test_missing_consume_queues_are_rebuilt_from_the_log(storage):
     left, _ = await filled(storage, 300, clean=True)
     for path in [path for path in left.files if "consumequeue" in path.parts]:
         del left.files[path]
@@ -301,7 +301,7 @@ async def test_missing_consume_queues_are_built_from_the_log(storage):
     store.close()
 
 
-async def test_a_missing_index_is_no_obstacle(storage):
+async def test_a_missing_index_is_not_an_obstacle(storage):
     left, _ = await filled(storage, 10, clean=True)
     for path in [path for path in left.files if path.parent.name == "index"]:
         del left.files[path]
@@ -312,7 +312,7 @@ async def test_a_missing_index_is_no_obstacle(storage):
     store.close()
 
 
-async def test_a_queue_may_begin_anywhere(storage):
+async def test_a_queue_may_start_anywhere(storage):
     """Older files of the log have expired, and the queues are gone."""
     left, puts = await filled(storage, 600, size=200)
     del left.files[LOG]
@@ -328,7 +328,7 @@ async def test_a_queue_may_begin_anywhere(storage):
     store.close()
 
 
-async def test_a_queue_file_that_was_killed_before_it_had_its_length_is_no_obstacle(storage):
+async def test_a_queue_file_left_without_its_length_by_a_kill_is_not_an_obstacle(storage):
     left, _ = await filled(storage, 10)
     path = max(path for path in left.files if "consumequeue" in path.parts)
     left.open(path).set_size(0)
@@ -339,7 +339,7 @@ async def test_a_queue_file_that_was_killed_before_it_had_its_length_is_no_obsta
     store.close()
 
 
-async def test_an_allocated_file_that_was_not_used_goes_away(storage):
+async def test_an_allocated_but_unused_file_is_removed(storage):
     left, _ = await filled(storage, 10)
     empty = left.open(SECOND_LOG, create=True)
     empty.set_size(LOG_FILE_SIZE)
@@ -366,7 +366,7 @@ async def test_a_kill_between_two_files_loses_nothing(storage):
     await store.shutdown()
 
 
-async def test_stale_records_behind_a_cut_are_not_brought_back(storage):
+async def test_stale_records_after_a_truncation_do_not_come_back(storage):
     """A real broker truncates without zeroing, so old records may follow newer ones."""
     left, puts = await filled(storage, 20)
     new = left.crash()
@@ -411,7 +411,7 @@ async def test_a_deleted_topic_does_not_come_back(storage):
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_sync_flush_loses_nothing_to_a_power_cut(storage, seed):
+async def test_sync_flush_loses_nothing_in_a_power_cut(storage, seed):
     config = store_config(flush_disk_type="SYNC_FLUSH")
     store = a_store(ManualClock(), storage, config)
     store.load()
@@ -435,7 +435,7 @@ async def test_sync_flush_loses_nothing_to_a_power_cut(storage, seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_recovery_may_be_killed_and_begun_again(storage, seed):
+async def test_recovery_may_be_killed_and_restarted(storage, seed):
     left, puts = await filled(storage, 50)
     dice = random.Random(seed)
     left.files[LOG].data[puts[20].commit_log_offset + 90] ^= 1
@@ -462,14 +462,14 @@ async def test_recovery_may_be_killed_and_begun_again(storage, seed):
     again.close()
 
 
-async def test_the_lock_file_says_what_it_is(storage):
+async def test_the_lock_file_describes_itself(storage):
     store, _ = reopened(storage)
 
     assert bytes(storage.files[Path("/store/lock")].data) == b"lock"
     store.close()
 
 
-async def test_two_stores_on_a_directory_are_refused_by_name(storage):
+async def test_two_stores_in_one_directory_are_rejected_by_name(storage):
     store, _ = reopened(storage)
 
     with pytest.raises(StoreError, match="/store is in use by another process"):
@@ -478,7 +478,7 @@ async def test_two_stores_on_a_directory_are_refused_by_name(storage):
     reopened(storage)[0].close()
 
 
-async def test_another_file_size_is_refused_by_name(storage):
+async def test_another_file_size_is_rejected_by_name(storage):
     left, _ = await filled(storage, 1, clean=True)
 
     with pytest.raises(StoreError, match=f"{LOG} has {LOG_FILE_SIZE} bytes, but mapped"):
@@ -489,7 +489,7 @@ async def test_another_file_size_is_refused_by_name(storage):
         reopened(left, max_index_num=17)
 
 
-async def test_a_missing_file_between_others_is_refused(storage):
+async def test_a_missing_file_between_others_is_rejected(storage):
     left, _ = await filled(storage, 900, size=200, clean=True)
     assert SECOND_LOG in left.files
     del left.files[SECOND_LOG]
@@ -498,7 +498,7 @@ async def test_a_missing_file_between_others_is_refused(storage):
         reopened(left)
 
 
-async def test_a_full_disk_at_the_start_is_one_sentence(storage):
+async def test_a_full_disk_at_the_start_is_reported_in_one_sentence(storage):
     left, _ = await filled(storage, UNITS_PER_FILE, clean=True)
     for path in [path for path in left.files if "consumequeue" in path.parts]:
         del left.files[path]
@@ -517,7 +517,7 @@ async def test_recover_is_a_plain_call(storage):
     reopened(left)[0].close()
 
 
-async def test_a_queue_whose_middle_file_is_missing_keeps_a_store_from_its_start(storage):
+async def test_a_queue_without_its_middle_file_keeps_a_store_from_starting(storage):
     left, _ = await filled(storage, 2 * 3 * UNITS_PER_FILE, clean=True)
     del left.files[UNITS.with_name(f"{UNITS_PER_FILE * 20:020d}")]
 

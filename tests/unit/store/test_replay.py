@@ -88,7 +88,7 @@ async def master(clock):
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, 5_000, 300_000])
-async def test_records_cut_anywhere_make_the_masters_queues(master, clock, size):
+async def test_records_cut_anywhere_give_the_masters_queues(master, clock, size):
     a_mixture(master, 60 if size < 50 else 700)
     slave = a_slave(clock)
     await slave.start()
@@ -107,7 +107,7 @@ async def test_records_cut_anywhere_make_the_masters_queues(master, clock, size)
     await slave.shutdown()
 
 
-async def test_arrivals_are_told_of_what_comes(master, clock, storage):
+async def test_arrivals_are_reported_with_their_messages(master, clock, storage):
     arrived = []
     slave = a_store(
         clock,
@@ -152,7 +152,7 @@ async def test_one_wrong_byte_anywhere_is_never_dispatched(master, clock, size):
         await slave.shutdown()
 
 
-async def test_a_full_disk_leaves_whole_messages_and_a_second_try_ends_well(master, clock):
+async def test_a_full_disk_leaves_whole_messages_and_a_second_try_succeeds(master, clock):
     a_mixture(master, 300)
     data = log_of(master)
     for nth in range(1, 12):
@@ -171,7 +171,7 @@ async def test_a_full_disk_leaves_whole_messages_and_a_second_try_ends_well(mast
         await slave.shutdown()
 
 
-async def test_a_kill_at_any_byte_and_the_rest_make_the_masters_queues(master, clock):
+async def test_a_kill_at_any_byte_still_yields_the_masters_queues(master, clock):
     a_mixture(master, 40)
     data = log_of(master)
     for end in range(0, len(data), 397):
@@ -191,7 +191,7 @@ async def test_a_kill_at_any_byte_and_the_rest_make_the_masters_queues(master, c
         await again.shutdown()
 
 
-async def test_a_slave_that_becomes_a_master_puts_behind_the_last_whole_message(master, clock):
+async def test_a_slave_that_becomes_master_writes_after_the_last_whole_message(master, clock):
     for _ in range(3):
         put(master)
     data = log_of(master)
@@ -208,7 +208,7 @@ async def test_a_slave_that_becomes_a_master_puts_behind_the_last_whole_message(
     await slave.shutdown()
 
 
-async def test_a_clean_exit_in_the_middle_of_a_message_is_no_damage(master, clock, storage):
+async def test_a_clean_exit_in_the_middle_of_a_message_is_not_damage(master, clock, storage):
     for _ in range(3):
         put(master)
     data = log_of(master)
@@ -224,7 +224,7 @@ async def test_a_clean_exit_in_the_middle_of_a_message_is_no_damage(master, cloc
     again.close()
 
 
-async def test_a_deleted_topic_on_a_slave_begins_anew(master, clock):
+async def test_a_deleted_topic_on_a_slave_starts_over(master, clock):
     for _ in range(3):
         put(master, topic="gone")
     first = log_of(master)
@@ -243,9 +243,7 @@ async def test_a_deleted_topic_on_a_slave_begins_anew(master, clock):
 
 
 @pytest.mark.parametrize("size", [7, 5_000, 300_000])
-async def test_a_topic_made_again_before_the_slave_heard_of_it_has_its_own_messages(
-    master, clock, size
-):
+async def test_a_topic_recreated_before_the_slave_noticed_has_its_own_messages(master, clock, size):
     for number in range(900):
         put(master, topic="again", queue_id=number % 3, body=b"old" * 100)
     put(master, topic="other")
@@ -266,7 +264,7 @@ async def test_a_topic_made_again_before_the_slave_heard_of_it_has_its_own_messa
     await slave.shutdown()
 
 
-async def test_a_queue_of_the_new_topic_that_the_old_one_never_had_stays(master, clock):
+async def test_a_new_topics_queue_that_the_old_one_lacked_stays(master, clock):
     put(master, topic="again", queue_id=1, body=b"old")
     master.delete_topic("again")
     for queue_id in (0, 2, 1):
@@ -279,9 +277,7 @@ async def test_a_queue_of_the_new_topic_that_the_old_one_never_had_stays(master,
     await slave.shutdown()
 
 
-async def test_old_queues_that_get_nothing_new_go_when_the_master_says_where_the_topic_ended(
-    master, clock
-):
+async def test_idle_old_queues_are_deleted_when_the_master_reports_the_topics_end(master, clock):
     for queue_id in (0, 1):
         put(master, topic="again", queue_id=queue_id, body=b"old")
     master.delete_topic("again")
@@ -296,7 +292,7 @@ async def test_old_queues_that_get_nothing_new_go_when_the_master_says_where_the
     await slave.shutdown()
 
 
-async def test_messages_of_a_deleted_topic_that_come_late_make_no_queues(master, clock):
+async def test_late_messages_of_a_deleted_topic_create_no_queues(master, clock):
     for _ in range(3):
         put(master, topic="again", body=b"old")
     data = log_of(master)
@@ -313,7 +309,7 @@ async def test_messages_of_a_deleted_topic_that_come_late_make_no_queues(master,
     await slave.shutdown()
 
 
-async def test_a_kill_at_any_byte_leaves_the_topic_made_again(master, clock):
+async def test_a_kill_at_any_byte_leaves_the_topic_recreated(master, clock):
     for queue_id in (0, 1, 1):
         put(master, topic="again", queue_id=queue_id, body=b"old")
     master.delete_topic("again")
@@ -337,7 +333,7 @@ async def test_a_kill_at_any_byte_leaves_the_topic_made_again(master, clock):
 
 
 @pytest.mark.parametrize("size", [7, 5_000, 300_000])
-async def test_a_damaged_range_of_the_master_is_kept_and_stepped_over(master, clock, size):
+async def test_a_damaged_range_of_the_master_is_kept_and_skipped(master, clock, size):
     for number in range(900):
         put(master, queue_id=number % 2, body=b"%03d" % number * 100)
     data = bytearray(log_of(master))
@@ -372,7 +368,7 @@ async def test_a_damaged_range_of_the_master_is_kept_and_stepped_over(master, cl
 
 
 @pytest.mark.parametrize("bit", [3, 20, 40, 62])
-async def test_a_record_that_names_an_impossible_place_fills_no_queue(master, clock, bit):
+async def test_a_record_with_an_impossible_offset_fills_no_queue(master, clock, bit):
     for number in range(6):
         put(master, body=b"b%d" % number * 40)
     data = bytearray(log_of(master))
@@ -391,7 +387,7 @@ async def test_a_record_that_names_an_impossible_place_fills_no_queue(master, cl
 
 @pytest.mark.parametrize("bulk_bytes", [4_096, 1 << 30])
 @pytest.mark.parametrize("call", ["allocate", "set_size"])
-async def test_a_full_disk_leaves_no_unit_and_no_key_of_a_message_that_the_log_lacks(
+async def test_a_full_disk_leaves_no_unit_or_key_for_a_missing_message(
     master, clock, monkeypatch, bulk_bytes, call
 ):
     monkeypatch.setattr("broker_core.store.replay.BULK_BYTES_MIN", bulk_bytes)

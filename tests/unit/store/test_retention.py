@@ -48,7 +48,7 @@ async def filled(storage, hour: int = 4, **changes: object):
     return store, clock
 
 
-async def test_files_go_when_their_time_is_over_and_it_is_the_hour(storage):
+async def test_files_are_deleted_after_their_time_at_the_configured_hour(storage):
     store, clock = await filled(storage, file_reserved_time=24)
     before = len(store.files.log.files)
     await run(store.retention.clean(), clock)
@@ -63,7 +63,7 @@ async def test_files_go_when_their_time_is_over_and_it_is_the_hour(storage):
     await store.shutdown()
 
 
-async def test_who_watches_is_told_which_messages_of_a_queue_went(storage):
+async def test_a_watch_is_told_which_messages_of_a_queue_were_delivered(storage):
     store, clock = await filled(storage, file_reserved_time=24)
     told = []
     store.retention.on_expired = lambda *queue: told.append(queue)
@@ -77,7 +77,7 @@ async def test_who_watches_is_told_which_messages_of_a_queue_went(storage):
     await store.shutdown()
 
 
-async def test_at_another_hour_nothing_goes(storage):
+async def test_nothing_is_deleted_at_another_hour(storage):
     store, clock = await filled(storage, hour=11, file_reserved_time=24)
     before = len(store.files.log.files)
     clock.advance_ms(24 * HOUR_MS)
@@ -91,7 +91,7 @@ async def test_at_another_hour_nothing_goes(storage):
     await store.shutdown()
 
 
-async def test_readers_of_a_deleted_file_go_on(storage):
+async def test_readers_of_a_deleted_file_continue(storage):
     store, clock = await filled(storage, file_reserved_time=1)
     held = get(store, 0).buffers[0]
     text = bytes(held)
@@ -103,7 +103,7 @@ async def test_readers_of_a_deleted_file_go_on(storage):
     await store.shutdown()
 
 
-async def test_the_loop_waits_for_no_kernel_that_gives_up_the_pages_of_a_deleted_file(tmp_path):
+async def test_the_loop_does_not_wait_for_the_kernel_to_free_a_deleted_files_pages(tmp_path):
     clock = ManualClock(now_ms=at_hour(4))
     store = a_store(clock, FileStorage(), store_config(store_path_root_dir=str(tmp_path)))
     store.load()
@@ -144,7 +144,7 @@ async def test_queues_and_index_follow_the_log(storage):
     await store.shutdown()
 
 
-async def test_a_step_of_the_wall_clock_expires_nothing(storage):
+async def test_a_wall_clock_step_expires_nothing(storage):
     store, clock = await filled(storage, file_reserved_time=24)
     before = len(store.files.log.files)
 
@@ -166,7 +166,7 @@ async def test_a_step_of_the_wall_clock_expires_nothing(storage):
         (88, False, True),
     ],
 )
-async def test_how_full_the_disk_is_decides_what_goes(storage, used, expired, gone):
+async def test_disk_usage_decides_which_files_are_deleted(storage, used, expired, gone):
     store, clock = await filled(storage, hour=11, file_reserved_time=24)
     if expired:
         clock.advance_ms(24 * HOUR_MS)
@@ -178,7 +178,7 @@ async def test_how_full_the_disk_is_decides_what_goes(storage, used, expired, go
     await store.shutdown()
 
 
-async def test_beyond_90_percent_writes_are_refused_and_reads_go_on(storage):
+async def test_beyond_90_percent_writes_are_rejected_and_reads_continue(storage):
     store, clock = await filled(storage)
     storage.used_bytes, storage.free_bytes = 91 << 30, 9 << 30
     await asyncio.sleep(0)
@@ -196,7 +196,7 @@ async def test_beyond_90_percent_writes_are_refused_and_reads_go_on(storage):
     await store.shutdown()
 
 
-async def test_with_90_percent_and_no_more_writes_go_on(storage):
+async def test_writes_continue_at_up_to_90_percent(storage):
     store, _ = await filled(storage)
     storage.used_bytes, storage.free_bytes = 90 << 30, 10 << 30
 
@@ -206,7 +206,7 @@ async def test_with_90_percent_and_no_more_writes_go_on(storage):
     await store.shutdown()
 
 
-async def test_the_last_file_never_goes(storage):
+async def test_the_last_file_is_never_deleted(storage):
     store, clock = await filled(storage, file_reserved_time=1)
     storage.used_bytes, storage.free_bytes = 88 << 30, 12 << 30
 
@@ -217,7 +217,7 @@ async def test_the_last_file_never_goes(storage):
     await store.shutdown()
 
 
-async def test_a_store_that_starts_on_a_full_disk_takes_no_puts(clock, storage):
+async def test_a_store_that_starts_on_a_full_disk_accepts_no_puts(clock, storage):
     store = a_store(clock, storage)
     store.load()
     storage.used_bytes, storage.free_bytes = 91 << 30, 9 << 30
@@ -229,7 +229,7 @@ async def test_a_store_that_starts_on_a_full_disk_takes_no_puts(clock, storage):
 
 
 @pytest.mark.parametrize("error", [OSError(5, "cannot be deleted"), KeyError("of a bug")])
-async def test_a_queue_in_which_nothing_can_expire_keeps_no_other_from_it(
+async def test_a_queue_that_cannot_expire_does_not_keep_others_from_expiring(
     storage, monkeypatch, error
 ):
     store, clock = await filled(storage, file_reserved_time=24)
@@ -253,9 +253,7 @@ async def test_a_queue_in_which_nothing_can_expire_keeps_no_other_from_it(
     assert all(queue.unit(queue.min_offset)[0] >= log_from for queue in others if queue.max_offset)
 
 
-async def test_a_log_file_that_cannot_be_deleted_stays_readable_and_goes_later(
-    storage, monkeypatch
-):
+async def test_an_undeletable_log_file_stays_readable_and_is_deleted_later(storage, monkeypatch):
     store, clock = await filled(storage, file_reserved_time=24)
     clock.advance_ms(24 * HOUR_MS)
     unlink, before = storage.unlink, len(store.files.log.files)

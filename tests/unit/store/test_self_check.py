@@ -30,7 +30,7 @@ def make(directory: Path, *offsets: int) -> Path:
     return directory
 
 
-def test_files_that_follow_each_other_are_sound(self_check: SelfCheck, tmp_path: Path) -> None:
+def test_consecutive_files_are_sound(self_check: SelfCheck, tmp_path: Path) -> None:
     make(tmp_path / "commitlog", 3000, 4000, 5000)
     make(tmp_path / "consumequeue/T/0", 400, 600)
     make(tmp_path / "consumequeue/T/1")
@@ -43,7 +43,7 @@ def test_an_empty_store_is_sound(self_check: SelfCheck) -> None:
     assert list(self_check.gaps()) == []
 
 
-def test_files_that_are_missing_are_found(self_check: SelfCheck, tmp_path: Path) -> None:
+def test_missing_files_are_detected(self_check: SelfCheck, tmp_path: Path) -> None:
     log = make(tmp_path / "commitlog", 0, 1000, 4000)
     queue = make(tmp_path / "consumequeue/T/3", 0, 400)
 
@@ -65,7 +65,7 @@ async def test_a_gap_is_told_of_once(
     )
 
 
-async def test_it_looks_after_a_while_and_then_each_period(
+async def test_it_checks_after_a_while_and_then_each_period(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR)

@@ -88,7 +88,7 @@ def places(found: Plan) -> list[tuple[int, int]]:
     return [(file.file_from_offset + start, size) for file, start, size in found.runs]
 
 
-def test_a_get_is_limited_by_what_it_asks_for_and_by_the_configuration():
+def test_a_get_is_limited_by_its_request_and_by_the_configuration():
     config = store_config(
         max_transfer_count_on_message_in_memory=32,
         max_transfer_bytes_on_message_in_memory=1000,
@@ -101,7 +101,7 @@ def test_a_get_is_limited_by_what_it_asks_for_and_by_the_configuration():
     assert transfer_limits(config, 2) == TransferLimits(2, 1000, 2, 500)
 
 
-def test_records_side_by_side_are_one_run():
+def test_adjacent_records_are_one_run():
     found = plan(units_of((0, 100), (100, 50), (200, 100), (300, 10)))
 
     assert places(found) == [(0, 150), (200, 110)]
@@ -126,7 +126,7 @@ def test_a_run_ends_with_its_file():
         ({"count_on_disk": 1, "bytes_on_disk": 1}, 4),
     ],
 )
-def test_what_is_in_memory_is_bounded_and_the_first_message_always_fits(bound, count):
+def test_data_in_memory_is_limited_and_the_first_message_always_fits(bound, count):
     units = units_of((0, 100), (100, 100), (200, 100), (300, 100))
 
     found = plan(units, limits=limits(**bound))
@@ -134,7 +134,7 @@ def test_what_is_in_memory_is_bounded_and_the_first_message_always_fits(bound, c
     assert found.message_count == found.scanned == count
 
 
-def test_what_is_on_the_disk_has_bounds_of_its_own():
+def test_data_on_disk_has_its_own_limits():
     units = units_of((0, 100), (100, 100), (200, 100), (300, 100))
     bounds = limits(count_on_disk=2)
 
@@ -143,7 +143,7 @@ def test_what_is_on_the_disk_has_bounds_of_its_own():
     assert (mixed.message_count, mixed.is_cold) == (4, True)
 
 
-def test_nothing_behind_the_read_limit_is_planned_or_passed():
+def test_nothing_beyond_the_read_limit_is_planned_or_skipped():
     units = units_of((0, 100), (100, 100), (200, 100))
 
     found = plan_transfer(units, limits(), window(read_limit=200), file_at)
@@ -163,7 +163,7 @@ def test_nothing_behind_the_read_limit_is_planned_or_passed():
         pytest.param({"max_offset": 400, "units": ((350, 100), (200, 100))}, id="a cut log"),
     ],
 )
-def test_what_is_gone_is_passed_over(gone):
+def test_missing_entries_are_skipped(gone):
     bounds = {key: gone[key] for key in ("min_offset", "max_offset") if key in gone}
     is_lost = (lambda offset: offset == gone["lost"]) if "lost" in gone else None
 
@@ -173,7 +173,7 @@ def test_what_is_gone_is_passed_over(gone):
     assert found.is_removing
 
 
-def test_a_unit_that_leads_to_another_record_is_passed_over():
+def test_a_unit_that_leads_to_another_record_is_skipped():
     units = units_of((0, 100), (100, 100))
     FILES[0].buffer[0:4] = (60).to_bytes(4, "big")
 
@@ -183,11 +183,11 @@ def test_a_unit_that_leads_to_another_record_is_passed_over():
     assert found.is_removing
 
 
-def test_what_is_gone_behind_a_message_is_no_removal():
+def test_data_missing_after_a_message_is_not_a_removal():
     assert not plan(units_of((200, 100), FILLER)).is_removing
 
 
-def test_a_unit_that_does_not_match_is_passed_and_breaks_a_run():
+def test_a_mismatched_unit_is_skipped_and_breaks_a_run():
     units = units_of((0, 100), (100, 100), (200, 100))
 
     found = plan(units, by_unit=lambda code: code != 100)
@@ -204,7 +204,7 @@ def test_a_record_in_memory_may_decide():
     assert places(found) == [(100, 60)]
 
 
-def test_a_record_on_the_disk_is_decided_when_it_is_read():
+def test_a_record_on_disk_is_decided_when_it_is_read():
     units = units_of((0, 100))
     wanted = plan_transfer(
         units, limits(), window(disk_before=100), file_at, by_record=lambda record: False
@@ -213,7 +213,7 @@ def test_a_record_on_the_disk_is_decided_when_it_is_read():
     assert (places(wanted), wanted.is_cold) == ([(0, 100)], True)
 
 
-def test_a_unit_of_less_than_a_size_at_the_end_of_its_file_is_passed_over():
+def test_a_partial_unit_at_the_end_of_its_file_is_skipped():
     short = UNIT.pack(FILE_SIZE - 2, 2, 0)
 
     found = plan(memoryview(short + bytes(units_of((0, 100)))))
@@ -245,7 +245,7 @@ unit_places = st.lists(
     ),
     st.booleans(),
 )
-def test_usual_records_are_planned_as_unusual_ones_are(wanted, bounds, between, in_order):
+def test_ordinary_records_are_planned_like_unusual_ones(wanted, bounds, between, in_order):
     if in_order:
         start = 0
         placed = []
@@ -262,5 +262,5 @@ def test_usual_records_are_planned_as_unusual_ones_are(wanted, bounds, between, 
 
 
 @pytest.mark.parametrize("is_lost", [None, lambda _: False])
-def test_what_has_room_for_its_size_is_planned(is_lost):
+def test_values_that_fit_are_planned(is_lost):
     assert places(plan(units_of((0, 4)), is_lost=is_lost)) == [(0, 4)]

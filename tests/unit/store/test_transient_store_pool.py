@@ -85,7 +85,7 @@ async def test_nothing_is_read_before_it_is_committed(store, storage, arrived):
     assert arrived == [("TopicTest", 0, 3)]
 
 
-async def test_a_message_that_waits_is_found_by_its_place_in_the_log(store):
+async def test_a_waiting_message_is_found_by_its_log_offset(store):
     result = put(store, body=b"half")
 
     view = store.look_message(result.commit_log_offset)
@@ -95,7 +95,7 @@ async def test_a_message_that_waits_is_found_by_its_place_in_the_log(store):
     assert store.look_message(result.commit_log_offset + result.wrote_size) is None
 
 
-async def test_a_time_is_looked_for_among_what_may_be_read(store, storage, clock):
+async def test_a_time_is_searched_among_readable_messages(store, storage, clock):
     first = put(store, body=b"x" * 20_000)
     await until_committed(store)
     gate = Gate(storage, "pwrite")
@@ -121,14 +121,14 @@ async def test_a_few_bytes_wait_for_the_interval(store, storage, clock):
     assert len(read_all(store)) == 1
 
 
-async def test_least_pages_are_committed_at_once(store):
+async def test_the_minimum_pages_are_committed_immediately(store):
     put(store, body=b"x" * 4 * PAGE)
 
     await until_committed(store)
     assert len(read_all(store)) == 1
 
 
-async def test_a_kill_takes_what_waits_and_nothing_else(store, storage, clock):
+async def test_a_kill_loses_only_waiting_data(store, storage, clock):
     for n in range(40):
         put(store, queue_id=n % 2, body=b"%d" % n + b"." * 1000, keys=f"k{n}", tags="T")
     await store.flush()
@@ -151,7 +151,7 @@ async def test_a_kill_takes_what_waits_and_nothing_else(store, storage, clock):
     await again.shutdown()
 
 
-async def test_a_kill_while_a_buffer_is_committed_is_no_damage(store, storage, clock):
+async def test_a_kill_during_a_commit_of_the_buffer_is_not_damage(store, storage, clock):
     await asyncio.sleep(0)
     bodies = [b"%d" % n + b"." * (n * 3371 % 9000) for n in range(10)]
     for body in bodies:
@@ -176,7 +176,7 @@ async def test_a_kill_while_a_buffer_is_committed_is_no_damage(store, storage, c
     assert {0, len(bodies)} < found
 
 
-async def test_what_is_flushed_is_committed_first(store, storage, clock):
+async def test_data_is_committed_before_it_is_flushed(store, storage, clock):
     for _ in range(10):
         put(store)
 
@@ -189,7 +189,7 @@ async def test_what_is_flushed_is_committed_first(store, storage, clock):
 
 
 @pytest.mark.parametrize(("is_timed", "is_flushed"), [(False, True), (True, False)])
-async def test_what_is_committed_is_flushed_at_once_unless_that_is_timed(
+async def test_committed_data_is_flushed_immediately_unless_flushes_are_timed(
     clock, storage, monkeypatch, is_timed, is_flushed
 ):
     store = await started(clock, storage, flush_commit_log_timed=is_timed)
@@ -211,7 +211,7 @@ async def test_what_is_committed_is_flushed_at_once_unless_that_is_timed(
     await store.shutdown()
 
 
-async def test_a_flush_vouches_for_what_is_committed_only(store, storage, clock):
+async def test_a_flush_covers_only_committed_data(store, storage, clock):
     first = put(store, body=b"x" * 20_000)
     await until_committed(store)
     await store.flush()
@@ -237,7 +237,7 @@ async def test_a_shutdown_commits_and_flushes_everything_and_is_clean(clock, sto
     again.close()
 
 
-async def test_buffers_come_back_and_leave_nothing_in_the_next_file(clock, storage):
+async def test_returned_buffers_leave_nothing_in_the_next_file(clock, storage):
     store = await started(clock, storage, transient_store_pool_size=2)
     sizes = [(n * 7919) % 9000 for n in range(100)]
     for size in sizes:
@@ -266,7 +266,7 @@ async def test_buffers_come_back_and_leave_nothing_in_the_next_file(clock, stora
         (True, PutMessageStatus.CREATE_MAPEDFILE_FAILED),
     ],
 )
-async def test_without_a_buffer_no_file_is_begun(clock, storage, fast_fail, status):
+async def test_without_a_buffer_no_file_is_started(clock, storage, fast_fail, status):
     store = await started(
         clock,
         storage,
@@ -289,7 +289,7 @@ async def test_without_a_buffer_no_file_is_begun(clock, storage, fast_fail, stat
     await store.shutdown()
 
 
-async def test_after_a_failed_commit_nothing_is_taken_and_it_is_not_tried_again(
+async def test_after_a_failed_commit_nothing_is_accepted_and_it_is_not_retried(
     clock, storage, caplog
 ):
     store = await started(clock, storage)
@@ -316,7 +316,7 @@ async def test_after_a_failed_commit_nothing_is_taken_and_it_is_not_tried_again(
     again.close()
 
 
-async def test_the_file_of_the_last_start_is_written_without_a_buffer(clock, storage):
+async def test_the_last_starts_file_is_written_without_a_buffer(clock, storage):
     store = await started(clock, storage)
     put(store)
     await store.shutdown()
@@ -330,7 +330,7 @@ async def test_the_file_of_the_last_start_is_written_without_a_buffer(clock, sto
     await store.shutdown()
 
 
-async def test_synchronous_flush_knows_no_pool(clock, storage):
+async def test_synchronous_flush_has_no_pool(clock, storage):
     store = await started(clock, storage, flush_disk_type="SYNC_FLUSH")
     await durable(store, put(store))
 
@@ -342,7 +342,7 @@ async def test_synchronous_flush_knows_no_pool(clock, storage):
     await store.shutdown()
 
 
-async def test_a_batch_waits_as_a_message_does(store):
+async def test_a_batch_waits_like_a_message(store):
     item = b"\0\0\0\x1b" + bytes(8) + b"\0\0\0\x07" + b"\0\0\0\x05" + b"hello" + b"\0\0"
     result = store.put_batch(
         "TopicTest", 0, item * 2, "CLUSTER\x01c", sys_flag=0, born_timestamp=0, born_host=bytes(8)
@@ -362,7 +362,7 @@ async def test_the_buffers_are_locked_in_memory(store, storage):
 
 
 @pytest.mark.parametrize(("limit", "said_limit"), [(65_536, "65536"), (RLIM_INFINITY, "any")])
-async def test_memory_that_may_not_be_locked_is_said_once_and_used(
+async def test_unlockable_memory_is_reported_once_and_used(
     clock, storage, caplog, monkeypatch, limit, said_limit
 ):
     monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
@@ -376,7 +376,7 @@ async def test_memory_that_may_not_be_locked_is_said_once_and_used(
     assert f"limit_bytes={said_limit}" in said[0].message
 
 
-async def test_a_pool_that_no_machine_has_memory_for_is_one_sentence(clock, storage):
+async def test_a_pool_larger_than_memory_is_reported_in_one_sentence(clock, storage):
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     store = a_store(clock, storage, pooled(transient_store_pool_size=memory // LOG_FILE_SIZE + 1))
 
@@ -384,7 +384,7 @@ async def test_a_pool_that_no_machine_has_memory_for_is_one_sentence(clock, stor
         store.load()
 
 
-async def test_memory_that_stays_locked_is_no_obstacle_to_a_shutdown(clock, storage, caplog):
+async def test_memory_that_stays_locked_does_not_prevent_a_shutdown(clock, storage, caplog):
     store = await started(clock, storage)
     await until(lambda: len(storage.locked) == 5)
     put(store)

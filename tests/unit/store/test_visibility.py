@@ -48,13 +48,13 @@ def stage():
     return Stage()
 
 
-def test_what_is_unflushed_is_not_shown_and_asked_for(stage):
+def test_unflushed_data_is_hidden_and_requested_again(stage):
     stage.put(stage.a)
 
     assert (stage.a.max_offset, stage.arrived, stage.asked) == (0, [], 1)
 
 
-def test_all_that_ends_at_an_offset_or_before_is_shown(stage):
+def test_everything_that_ends_at_or_before_an_offset_is_shown(stage):
     for queue in (stage.a, stage.b, stage.a):
         stage.put(queue)
 
@@ -66,7 +66,7 @@ def test_all_that_ends_at_an_offset_or_before_is_shown(stage):
     assert stage.arrived == [("A", 0, 1), ("B", 0, 1), ("A", 0, 2)]
 
 
-def test_a_queue_is_told_once_of_many_messages(stage):
+def test_a_queue_is_notified_once_of_many_messages(stage):
     for _ in range(3):
         stage.put(stage.a)
 
@@ -75,7 +75,7 @@ def test_a_queue_is_told_once_of_many_messages(stage):
     assert stage.arrived == [("A", 0, 3)]
 
 
-def test_without_a_wait_there_is_no_limit_and_messages_are_shown_at_once():
+def test_without_a_wait_there_is_no_limit_and_messages_are_shown_immediately():
     stage = Stage(waits=False)
     stage.a.next_offset = 2
 
@@ -86,7 +86,7 @@ def test_without_a_wait_there_is_no_limit_and_messages_are_shown_at_once():
     assert (stage.a.max_offset, stage.arrived) == (2, [("A", 0, 2)])
 
 
-def test_a_deleted_topic_is_not_shown_any_more(stage):
+def test_a_deleted_topic_is_no_longer_shown(stage):
     stage.put(stage.a)
     stage.put(stage.b)
 
@@ -96,7 +96,7 @@ def test_a_deleted_topic_is_not_shown_any_more(stage):
     assert (stage.a.max_offset, stage.arrived) == (0, [("B", 0, 1)])
 
 
-def test_puts_are_refused_while_too_many_are_unflushed(stage, monkeypatch):
+def test_puts_are_rejected_while_too_many_are_unflushed(stage, monkeypatch):
     monkeypatch.setattr("broker_core.store.visibility.UNFLUSHED_MAX", 3)
     for _ in range(2):
         stage.put(stage.a)
@@ -109,7 +109,7 @@ def test_puts_are_refused_while_too_many_are_unflushed(stage, monkeypatch):
     assert stage.state.is_writable
 
 
-def test_after_a_failure_reads_end_where_it_says(stage):
+def test_after_a_failure_reads_end_at_the_given_offset(stage):
     stage.put(stage.a)
 
     stage.visibility.stop_at(50)
@@ -117,7 +117,7 @@ def test_after_a_failure_reads_end_where_it_says(stage):
     assert (stage.visibility.read_limit, stage.a.max_offset) == (50, 0)
 
 
-def test_when_puts_do_not_wait_any_more_all_is_shown_and_told(stage, monkeypatch):
+def test_everything_is_shown_and_reported_once_puts_no_longer_wait(stage, monkeypatch):
     monkeypatch.setattr("broker_core.store.visibility.UNFLUSHED_MAX", 2)
     stage.visibility.show_up_to(0)
     stage.put(stage.a)

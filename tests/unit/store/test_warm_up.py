@@ -83,7 +83,7 @@ async def test_the_next_file_is_warm_before_it_is_needed(clock, storage):
     await store.shutdown()
 
 
-async def test_a_file_that_is_full_is_unlocked(clock, storage):
+async def test_a_full_file_is_unlocked(clock, storage):
     store = await started(clock, storage)
     put(store)
     await until(lambda: is_locked(storage, f"{0:020}"))
@@ -99,7 +99,7 @@ async def test_a_file_that_is_full_is_unlocked(clock, storage):
 @pytest.mark.parametrize(
     ("flush_disk_type", "flushes"), [("SYNC_FLUSH", len(WHOLE)), ("ASYNC_FLUSH", 0)]
 )
-async def test_synchronous_flush_makes_what_is_warmed_durable(
+async def test_synchronous_flush_makes_warmed_pages_durable(
     clock, storage, flush_disk_type, flushes
 ):
     # Only the warm-up reopens files of the log.
@@ -112,7 +112,7 @@ async def test_synchronous_flush_makes_what_is_warmed_durable(
     await store.shutdown()
 
 
-async def test_a_file_that_may_not_be_locked_is_warm_all_the_same(clock, storage, caplog):
+async def test_a_file_that_cannot_be_locked_is_still_warmed(clock, storage, caplog):
     storage.fail("lock_memory", error=errno.EPERM)
     store = await started(clock, storage)
     for _ in range(40):
@@ -136,7 +136,7 @@ async def test_a_flush_that_fails_while_warming_stops_the_warming(clock, storage
     await store.shutdown()
 
 
-async def test_a_store_that_is_closed_while_it_warms_ends(clock, storage):
+async def test_closing_a_store_ends_its_warming(clock, storage):
     store = await started(clock, storage)
     while store.max_commit_log_offset <= LOG_FILE_SIZE // 2:
         put(store, body=b"x" * 1000)

@@ -29,7 +29,7 @@ def test_a_decoded_record_equals_the_encoded_one(timers: tuple[FinishedTimer, ..
         completions.encode(Completion(13, 12, ())),
     ],
 )
-def test_a_malformed_body_is_refused(body: bytes) -> None:
+def test_a_malformed_body_is_rejected(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"record|buffer"):
         completions.decode(body)
 

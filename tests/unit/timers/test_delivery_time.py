@@ -36,13 +36,13 @@ def test_the_first_of_the_three_properties_decides(properties, expected) -> None
 
 @pytest.mark.parametrize("value", ["", "x", "1.5", " 1", "1_000", "\u0661", "0x1", "9" * 20])
 @pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
-def test_a_value_that_java_cannot_parse_is_refused(name: str, value: str) -> None:
+def test_a_value_that_java_cannot_parse_is_rejected(name: str, value: str) -> None:
     with pytest.raises(ValueError, match=name):
         delivery_time_of({name: value}, NOW)
 
 
 @pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS"])
-def test_a_delay_that_overflows_a_java_int_is_refused(name: str) -> None:
+def test_a_delay_that_overflows_a_java_int_is_rejected(name: str) -> None:
     largest = delivery_time_of({name: str((1 << 31) - 1)}, NOW)
 
     assert largest is not None

@@ -109,7 +109,7 @@ def test_random_puts_deliveries_and_recalls_match_a_model(seed: int) -> None:
         assert timers.first_offset == min(model, default=timers.next_offset)
 
 
-def test_finished_timers_before_the_first_pending_one_take_no_memory() -> None:
+def test_finished_timers_before_the_first_pending_one_use_no_memory() -> None:
     timers = PendingTimers()
     tracemalloc.start()
     try:

@@ -12,7 +12,7 @@ from broker_core.timers.recall_handle import RecallHandle
 GOOD = RecallHandle("T_delay", "broker-a", 1_795_810_389_000, "7F000001")
 
 
-def test_a_handle_of_the_original_is_decoded() -> None:
+def test_a_handle_of_the_original_can_be_decoded() -> None:
     text = urlsafe_b64encode(b"v1 T_delay broker-a 1795810389000 7F000001").decode()
 
     assert recall_handle.decode(text) == GOOD
@@ -40,13 +40,13 @@ def test_a_handle_of_the_original_is_decoded() -> None:
         "A" * 5_000,
     ],
 )
-def test_a_malformed_handle_is_refused(text: str) -> None:
+def test_a_malformed_handle_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         recall_handle.decode(text)
 
 
 @pytest.mark.parametrize("time", ["-1", "x", "\u0661", "99999999999999999999"])
-def test_a_malformed_time_is_a_time_that_never_comes(time: str) -> None:
+def test_a_malformed_time_never_comes(time: str) -> None:
     """Like RocketMQ, which rejects the time rather than the handle."""
     text = urlsafe_b64encode(f"v1 T broker-a {time} k".encode()).decode()
 

@@ -78,7 +78,7 @@ async def test_a_delivered_message_has_the_timer_properties(
 
 
 @pytest.mark.parametrize("past_ms", [0, 1, HOUR])
-async def test_a_time_in_the_past_delivers_at_once(run: TimerRun, past_ms: int) -> None:
+async def test_a_past_time_is_delivered_immediately(run: TimerRun, past_ms: int) -> None:
     run.send(b"now", TIMER_DELIVER_MS=run.clock.now_ms() - past_ms)
 
     (found,) = run.received()
@@ -124,7 +124,7 @@ async def test_a_delivered_message_is_not_deferred_again(run: TimerRun) -> None:
         ),
     ],
 )
-async def test_an_illegal_timer_message_is_refused_like_by_the_original(
+async def test_an_illegal_timer_message_is_rejected_like_by_the_original(
     clock, storage, properties, config, code, remark
 ) -> None:
     run = TimerRun(clock, storage, **config)
@@ -190,7 +190,7 @@ async def test_a_restart_keeps_pending_timers_and_delivers_none_twice(run: Timer
     await third.stop()
 
 
-async def test_a_restart_delivers_overdue_timers_at_once(run: TimerRun) -> None:
+async def test_a_restart_delivers_overdue_timers_immediately(run: TimerRun) -> None:
     run.send(b"one", TIMER_DELAY_MS=10)
     await run.stop()
     run.clock.advance_ms(HOUR)
@@ -281,7 +281,7 @@ async def test_a_delivered_message_cannot_be_recalled(run: TimerRun) -> None:
     assert run.timers.recall(handle_of(due_ms)) is None
 
 
-async def test_a_recall_that_cannot_be_stored_changes_nothing(run: TimerRun) -> None:
+async def test_an_unstorable_recall_changes_nothing(run: TimerRun) -> None:
     due_ms = run.clock.now_ms() + 1_000
     run.send(b"kept", TIMER_DELIVER_MS=due_ms, UNIQ_KEY="KEY")
     run.store.availability.fill_disk()
@@ -295,7 +295,7 @@ async def test_a_recall_that_cannot_be_stored_changes_nothing(run: TimerRun) -> 
 
 
 @pytest.mark.parametrize("is_full", [False, True])
-async def test_a_timer_outlives_the_file_of_the_log_that_it_is_in(
+async def test_a_timer_outlives_its_log_file(
     clock, storage, is_full: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = TimerRun(

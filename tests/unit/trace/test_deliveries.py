@@ -22,7 +22,7 @@ def noted(*offsets: int) -> Deliveries:
     return deliveries
 
 
-def test_an_acknowledgement_takes_what_it_covers_once_and_in_order() -> None:
+def test_an_acknowledgement_takes_its_messages_once_and_in_order() -> None:
     deliveries = noted(5, 3, 4, 7)
 
     assert [offset for offset, _ in deliveries.take(QUEUE, 3, 6)] == [3, 4, 5]
@@ -30,7 +30,7 @@ def test_an_acknowledgement_takes_what_it_covers_once_and_in_order() -> None:
     assert deliveries.take(QUEUE, 0, 8) == []
 
 
-def test_groups_topics_and_queues_have_deliveries_of_their_own() -> None:
+def test_groups_topics_and_queues_have_their_own_deliveries() -> None:
     deliveries = noted(1)
 
     for other in (("h", "T", 0), ("g", "U", 0), ("g", "T", 1)):
@@ -38,7 +38,7 @@ def test_groups_topics_and_queues_have_deliveries_of_their_own() -> None:
     assert len(deliveries.take(QUEUE, 0, 9)) == 1
 
 
-def test_of_a_message_delivered_twice_the_last_time_counts() -> None:
+def test_the_last_time_of_a_message_delivered_twice_counts() -> None:
     deliveries = Deliveries()
     deliveries.note(QUEUE, 1, delivered("once"))
     deliveries.note(QUEUE, 1, delivered("again"))
@@ -55,7 +55,7 @@ def test_too_many_deliveries_push_out_the_oldest(monkeypatch: pytest.MonkeyPatch
     assert [offset for offset, _ in deliveries.take(QUEUE, 0, 9)] == [2, 3, 4]
 
 
-def test_what_is_taken_is_forgotten_when_nothing_before_it_waits() -> None:
+def test_events_are_dropped_once_taken_if_nothing_before_them_waits() -> None:
     deliveries = noted(1, 2, 3)
 
     deliveries.take(QUEUE, 2, 3)
@@ -64,7 +64,7 @@ def test_what_is_taken_is_forgotten_when_nothing_before_it_waits() -> None:
     assert [number for _, number in deliveries.order] == [3]
 
 
-def test_queues_without_deliveries_go_when_there_are_too_many(
+def test_queues_without_deliveries_are_dropped_when_there_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "QUEUES_MAX", 3)

@@ -56,14 +56,14 @@ def told(stage: str, topic: str = "T") -> Any:
     ],
     ids=lambda wanted: ",".join(wanted) or "everything",
 )
-def test_what_an_event_must_be_held_against_is_left_to_filters(wanted: dict[str, Any]) -> None:
+def test_conditions_on_an_events_content_are_left_to_filters(wanted: dict[str, Any]) -> None:
     event_sinks = EventSinks([a_watch(**wanted)])
 
     assert event_sinks.of_puts["T"] is None
     assert event_sinks.of_pulls["T", "g"] is None or not any(event_sinks.of_pulls["T", "g"])
 
 
-def test_a_sample_of_topics_a_group_and_stages_is_known_without_an_event() -> None:
+def test_a_sample_of_topics_a_group_and_stages_is_decided_without_an_event() -> None:
     pulls = a_watch(sample=8, topic="T*", group="g", stages=["delivered"])
     puts = a_watch(filters={"a": TraceFilter(sample=8, stages=["validated", "replicated"])})
     event_sinks = EventSinks([pulls])
@@ -84,7 +84,7 @@ def test_two_samples_and_the_level_full_are_left_to_filters() -> None:
     assert EventSinks(same, is_full=True).of_pulls["T", "g"] is None
 
 
-def test_what_is_taken_has_its_number_among_what_is_offered() -> None:
+def test_each_taken_event_has_its_number_among_the_offered_ones() -> None:
     peer = Peer()
     watch = a_watch(peer, filters={"mine": TraceFilter(sample=1)})
     watch.fresh.append(told("stored"))
@@ -104,7 +104,7 @@ def test_what_is_taken_has_its_number_among_what_is_offered() -> None:
     assert (batch["lastSeq"], batch["dropped"]) == ("4", "1")
 
 
-def test_what_a_watcher_may_not_see_has_no_number() -> None:
+def test_events_hidden_from_a_watcher_have_no_number() -> None:
     peer = Peer()
     peer.hidden.add("Secret")
     watch = a_watch(peer, sample=8)
@@ -117,7 +117,7 @@ def test_what_a_watcher_may_not_see_has_no_number() -> None:
     assert (batch["offered"], batch["dropped"]) == ({"stored": "1"}, "0")
 
 
-def test_a_watch_that_nobody_reads_keeps_the_newest_and_counts_the_others(
+def test_an_unread_watch_keeps_the_newest_events_and_counts_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watches, "RING_EVENTS", 5)

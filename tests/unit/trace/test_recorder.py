@@ -35,7 +35,7 @@ def spans(recorder: Recorder) -> list[tuple[int, int]]:
     return [(each.first, each.end) for each in entries if isinstance(each, Span)]
 
 
-def test_what_is_delivered_side_by_side_within_a_second_is_one_span(
+def test_simultaneous_deliveries_within_a_second_are_one_span(
     recorder: Recorder, clock: ManualClock
 ) -> None:
     deliver(recorder, 0, 32)
@@ -46,7 +46,7 @@ def test_what_is_delivered_side_by_side_within_a_second_is_one_span(
     assert spans(recorder) == [(0, 64), (64, 96)]
 
 
-def test_what_a_client_asks_for_again_and_again_takes_no_more_room(recorder: Recorder) -> None:
+def test_repeated_requests_of_a_client_use_no_more_space(recorder: Recorder) -> None:
     for _ in range(1_000):
         deliver(recorder, 10, 42)
     assert spans(recorder) == [(10, 42)]
@@ -57,7 +57,7 @@ def test_what_a_client_asks_for_again_and_again_takes_no_more_room(recorder: Rec
     assert spans(recorder) == [(10, 42), (0, 32), (0, 32)]
 
 
-def test_a_full_recorder_takes_little_more_than_its_bytes_whatever_it_keeps(
+def test_a_full_recorder_uses_little_more_than_its_byte_limit(
     clock: ManualClock,
 ) -> None:
     def spans_of_a_queue(recorder: Recorder, number: int) -> None:
@@ -81,7 +81,7 @@ def test_a_full_recorder_takes_little_more_than_its_bytes_whatever_it_keeps(
         assert BYTES_MAX / 2 < taken < BYTES_MAX * 1.5, fill.__name__
 
 
-def test_what_is_older_than_its_minutes_goes_though_nobody_asks(
+def test_old_events_are_dropped_even_without_requests(
     recorder: Recorder, clock: ManualClock
 ) -> None:
     for number in range(1_000):
@@ -98,7 +98,7 @@ def test_what_is_older_than_its_minutes_goes_though_nobody_asks(
     assert kept == []
 
 
-def test_a_message_that_is_acknowledged_after_its_span_is_forgotten_is_passed_over(
+def test_a_message_acknowledged_after_its_span_was_dropped_is_skipped(
     recorder: Recorder, clock: ManualClock
 ) -> None:
     deliver(recorder, 0, 4)
@@ -111,7 +111,7 @@ def test_a_message_that_is_acknowledged_after_its_span_is_forgotten_is_passed_ov
     assert recorder.spans[QUEUE][-1].acknowledged_by == "c"
 
 
-def test_who_keeps_a_list_of_spans_finds_it_empty_once_it_is_forgotten(
+def test_a_list_of_spans_is_empty_once_it_is_dropped(
     recorder: Recorder,
 ) -> None:
     deliver(recorder, 0, 4)
@@ -124,7 +124,7 @@ def test_who_keeps_a_list_of_spans_finds_it_empty_once_it_is_forgotten(
     assert spans(recorder) == [(4, 8)]
 
 
-def test_the_wait_that_lengthens_a_span_is_told_by_the_wall_time_of_its_begin(
+def test_the_wait_that_prolongs_a_span_is_reported_by_the_wall_time_of_its_start(
     recorder: Recorder, clock: ManualClock
 ) -> None:
     deliver(recorder, 0, 4)
@@ -140,7 +140,7 @@ def test_the_wait_that_lengthens_a_span_is_told_by_the_wall_time_of_its_begin(
     assert span.worst == 8
 
 
-def test_a_span_says_that_a_filter_passed_over_some_and_whose_latency_it_has(
+def test_a_span_reports_skipped_messages_and_whose_latency_it_has(
     recorder: Recorder,
 ) -> None:
     deliver(recorder, 0, 4)

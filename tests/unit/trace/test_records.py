@@ -42,7 +42,7 @@ def a_record(text: str, body: bytes = b"body") -> bytes:
 
 
 @pytest.mark.parametrize("twin", TWINS)
-def test_a_sample_is_found_wherever_the_key_stands(
+def test_a_sample_is_found_wherever_its_key_is(
     twin: Callable[[memoryview, int], Iterable[memoryview]],
 ) -> None:
     keys = [f"key {number}" for number in range(200)]
@@ -64,7 +64,7 @@ def test_a_sample_is_found_wherever_the_key_stands(
 
 @pytest.mark.parametrize("twin", TWINS)
 @pytest.mark.parametrize("text", ["", "a\x01b\x02", "MY_UNIQ_KEY\x01key\x02"])
-def test_a_record_without_a_key_is_left_to_who_decodes_it(
+def test_a_record_without_a_key_is_left_to_its_decoder(
     twin: Callable[[memoryview, int], Iterable[memoryview]], text: str
 ) -> None:
     records = memoryview(a_record(text, b""))

@@ -50,7 +50,7 @@ def send(ring: Ring, events_max: int) -> list[int]:
     return numbers(batch)
 
 
-def test_a_stretch_is_json_with_a_number_each(numbered_type: Any) -> None:
+def test_a_run_of_numbers_is_json_with_one_number_each(numbered_type: Any) -> None:
     stages = ["stored", "stored", "delivered", "stored"]
     stretch = numbered_type(98, b'","matched":["a"],', [event(stage) for stage in stages])
 
@@ -79,7 +79,7 @@ def test_batches_come_in_order_and_only_once(numbered_type: Any) -> None:
     assert send(ring, 7) == []
 
 
-def test_a_batch_that_is_not_sent_comes_again(numbered_type: Any) -> None:
+def test_an_unsent_batch_is_retried(numbered_type: Any) -> None:
     ring = a_ring(numbered_type, 5)
 
     assert numbers(ring.batch(3)[0]) == numbers(ring.batch(3)[0]) == [1, 2, 3]
@@ -87,7 +87,7 @@ def test_a_batch_that_is_not_sent_comes_again(numbered_type: Any) -> None:
     assert send(ring, 10) == [1, 2, 3, 4, 5, 6]
 
 
-def test_of_a_full_ring_what_was_sent_goes_first_then_the_oldest(numbered_type: Any) -> None:
+def test_a_full_ring_drops_sent_events_first_and_then_the_oldest(numbered_type: Any) -> None:
     ring = a_ring(numbered_type, 6, events_max=6)
     send(ring, 2)
 
@@ -97,14 +97,14 @@ def test_of_a_full_ring_what_was_sent_goes_first_then_the_oldest(numbered_type: 
     assert send(ring, 10) == [4, 5, 6, 7, 8, 9]
 
 
-def test_a_full_ring_forgets_one_by_one(numbered_type: Any) -> None:
+def test_a_full_ring_drops_one_by_one(numbered_type: Any) -> None:
     count = 3 * ADDED_MAX
     ring = a_ring(numbered_type, count, events_max=ADDED_MAX + 10)
 
     assert send(ring, count) == list(range(count - ADDED_MAX - 9, count + 1))
 
 
-def test_what_was_sent_behind_a_number_waits_again(numbered_type: Any) -> None:
+def test_events_sent_after_a_number_wait_again(numbered_type: Any) -> None:
     ring = a_ring(numbered_type, 4)
     send(ring, 4)
     ring.extend(numbered_type(6, HEAD, [event() for _ in range(4)]))
@@ -117,7 +117,7 @@ def test_what_was_sent_behind_a_number_waits_again(numbered_type: Any) -> None:
     assert send(ring, 100) == []
 
 
-def test_what_is_hidden_neither_waits_nor_comes_again(numbered_type: Any) -> None:
+def test_hidden_messages_neither_wait_nor_come_back(numbered_type: Any) -> None:
     ring = a_ring(numbered_type, 6)
     batch, _ = ring.batch(4)
     ring.sent(batch, a_push([numbered_type(2, HEAD, [event()])]), 1)
@@ -127,7 +127,7 @@ def test_what_is_hidden_neither_waits_nor_comes_again(numbered_type: Any) -> Non
     assert send(ring, 100) == [2, 5, 6]
 
 
-def test_what_comes_again_is_what_was_sent(numbered_type: Any) -> None:
+def test_a_redelivered_message_equals_the_sent_one(numbered_type: Any) -> None:
     ring = Ring(100, numbered_type)
     odd = TraceEvent(
         time_ms="1", at_us="2", stage="stored", topic='"timeMs":', group="\u4e2d", steps={"a": 1}
@@ -148,7 +148,7 @@ def test_what_comes_again_is_what_was_sent(numbered_type: Any) -> None:
     ]
 
 
-def test_what_a_full_ring_forgot_of_a_push_does_not_come_again(numbered_type: Any) -> None:
+def test_events_dropped_by_a_full_ring_are_not_pushed_again(numbered_type: Any) -> None:
     ring = a_ring(numbered_type, 4, events_max=6)
     send(ring, 4)
     ring.extend(numbered_type(5, HEAD, [event() for _ in range(4)]))

@@ -17,7 +17,7 @@ def selection(*filters: TraceFilter, is_full: bool = False) -> EventSelection:
     return made
 
 
-def test_without_a_filter_nothing_is_wanted_and_at_the_level_full_everything() -> None:
+def test_without_a_filter_nothing_is_reported_and_at_the_level_full_everything() -> None:
     assert not selection().is_on
     assert selection().sends["T"] == selection().pulls["T", "g"] == NONE
     full = selection(TraceFilter(topic="U", sample=10), is_full=True)
@@ -55,7 +55,7 @@ def test_samples_of_several_filters_have_a_common_one_that_misses_nothing() -> N
         ({"topic": "U"}, NONE, NONE),
     ],
 )
-def test_of_pulls_only_is_wanted_what_a_filter_can_match(
+def test_only_pulls_that_a_filter_can_match_are_reported(
     wanted: dict[str, Any], sends: int, pulls: int
 ) -> None:
     made = selection(TraceFilter(**wanted))
@@ -64,13 +64,13 @@ def test_of_pulls_only_is_wanted_what_a_filter_can_match(
     assert made.wants_of_pulls("T", "g", None) is (pulls != NONE)
 
 
-def test_copies_of_a_message_that_is_asked_for_may_be_in_any_topic() -> None:
+def test_copies_of_a_requested_message_may_be_in_any_topic() -> None:
     message = TracedMessage(topic="T", queue_id=0, queue_offset="0")
 
     assert selection(TraceFilter(message=message)).pulls["%RETRY%g", "g"] == ALL
 
 
-def test_another_watch_makes_void_what_was_noted_of_the_last() -> None:
+def test_a_new_watch_discards_the_last_ones_notes() -> None:
     made = selection(TraceFilter(sample=2))
     noted = made.sample_cache
     noted["queue"] = "noted"

@@ -17,9 +17,7 @@ HALF = a_message_ext("RMQ_SYS_TRANS_HALF_TOPIC")
 
 
 @pytest.mark.parametrize(("text", "times"), [("3", 3), ("²", None), ("x", None), ("", None)])
-async def test_a_property_that_is_no_number_is_no_number_of_checks(
-    text: str, times: int | None
-) -> None:
+async def test_a_non_numeric_property_is_not_a_check_count(text: str, times: int | None) -> None:
     tracer = Tracer(ManualClock())
     batches: list[bytes] = []
 

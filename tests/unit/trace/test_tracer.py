@@ -56,7 +56,7 @@ def having(**properties: str) -> dict[str, Any]:
     return {"properties": properties}
 
 
-async def test_without_a_watcher_nothing_is_asked_for(tracer: Tracer) -> None:
+async def test_without_a_watcher_nothing_is_requested(tracer: Tracer) -> None:
     assert not tracer.watching
 
     watch(tracer, "c", TraceWatch(), Viewer())
@@ -66,7 +66,7 @@ async def test_without_a_watcher_nothing_is_asked_for(tracer: Tracer) -> None:
     assert not tracer.unwatch("c")
 
 
-async def test_events_come_in_batches_numbered_with_texts_for_long_numbers(
+async def test_events_arrive_in_batches_numbered_with_strings_for_long_numbers(
     tracer: Tracer,
 ) -> None:
     watcher = Viewer()
@@ -122,7 +122,7 @@ async def test_events_come_in_batches_numbered_with_texts_for_long_numbers(
         ({"topic": "T", "tag": "A"}, {}, False),
     ],
 )
-async def test_the_filter_decides_in_the_broker(
+async def test_the_broker_applies_the_filter(
     tracer: Tracer, wanted: dict[str, Any], more: dict[str, Any], matches: bool
 ) -> None:
     watcher = Viewer()
@@ -164,7 +164,7 @@ async def test_one_message_is_followed_through_its_acknowledgements_and_copies(
     assert bool(watcher.events) is matches
 
 
-async def test_a_sample_takes_all_stages_of_a_message_and_its_copies_or_none(
+async def test_a_sample_has_all_stages_of_a_message_and_its_copies_or_none(
     tracer: Tracer,
 ) -> None:
     watcher = Viewer()
@@ -185,7 +185,7 @@ async def test_a_sample_takes_all_stages_of_a_message_and_its_copies_or_none(
     assert all(each == {"stored", "delivered", "dead"} for each in stages.values())
 
 
-async def test_errors_alone_are_what_was_given_back_died_or_was_refused(tracer: Tracer) -> None:
+async def test_the_errors_filter_shows_returned_dead_and_rejected_messages(tracer: Tracer) -> None:
     watcher = Viewer()
     watch(tracer, "c", TraceWatch(errors_only=True, sample=1_000_000), watcher)
 
@@ -196,7 +196,7 @@ async def test_errors_alone_are_what_was_given_back_died_or_was_refused(tracer: 
     assert [event["stage"] for event in watcher.events] == ["given_back", "dead", "refused"]
 
 
-async def test_a_watch_of_many_filters_says_which_an_event_matches(tracer: Tracer) -> None:
+async def test_a_watch_of_many_filters_names_the_ones_an_event_matches(tracer: Tracer) -> None:
     watcher = Viewer()
     filters = {
         "all": TraceFilter(),
@@ -238,7 +238,7 @@ async def test_a_full_ring_drops_the_oldest_and_counts(
     assert [event["seq"] for event in watcher.events] == ["4", "5", "6", "7", "8"]
 
 
-async def test_a_watch_that_nothing_is_told_of_takes_no_moment_of_the_loop() -> None:
+async def test_an_idle_watch_costs_the_loop_no_time() -> None:
     clock = ManualClock()
     tracer, viewer = Tracer(clock), Viewer()
     watch(tracer, "c", TraceWatch(), viewer)
@@ -268,7 +268,7 @@ async def test_a_watch_that_nothing_is_told_of_takes_no_moment_of_the_loop() -> 
     await tracer.shutdown()
 
 
-async def test_a_slow_watcher_is_sent_what_the_ring_kept_meanwhile(tracer: Tracer) -> None:
+async def test_a_slow_watcher_receives_what_the_ring_kept(tracer: Tracer) -> None:
     watcher = Viewer()
     watch(tracer, "c", TraceWatch(), watcher)
     watcher.keeps_up = False
@@ -290,7 +290,7 @@ def resumed(watched: WatchStart | None, last_seq: int, received: int) -> TraceWa
 
 
 @pytest.mark.parametrize("is_long", [False, True], ids=["at once", "after a push"])
-async def test_who_comes_again_is_sent_what_it_lacks(tracer: Tracer, is_long: bool) -> None:
+async def test_a_returning_slave_receives_the_missing_data(tracer: Tracer, is_long: bool) -> None:
     before, after = Viewer(), Viewer()
     watched = watch(tracer, "c", TraceWatch(), before)
     for _ in range(5):
@@ -311,7 +311,7 @@ async def test_who_comes_again_is_sent_what_it_lacks(tracer: Tracer, is_long: bo
 
 
 @pytest.mark.parametrize("is_long", [False, True], ids=["at once", "after pushes"])
-async def test_what_the_ring_lost_meanwhile_is_counted(
+async def test_events_lost_by_the_ring_meanwhile_are_counted(
     tracer: Tracer, monkeypatch: pytest.MonkeyPatch, is_long: bool
 ) -> None:
     monkeypatch.setattr(watch_module, "RING_EVENTS", 4)
@@ -338,7 +338,7 @@ async def test_what_the_ring_lost_meanwhile_is_counted(
     assert batch["offered"] == {"stored": "9"}
 
 
-async def test_of_what_waits_for_a_lost_watcher_no_object_is_kept() -> None:
+async def test_no_object_is_kept_of_events_waiting_for_a_lost_watcher() -> None:
     lost = Watch("w", TraceWatch(), Watcher(Viewer()))
     lost.lose_connection(0.0)
     event = TraceEvent(stage="stored", topic="T", queue_id=0, queue_offset="7", time_ms="1")
@@ -353,7 +353,7 @@ async def test_of_what_waits_for_a_lost_watcher_no_object_is_kept() -> None:
     assert sys.getrefcount(emitted) == without
 
 
-async def test_a_watch_is_not_resumed_by_another_account_nor_with_other_filters_nor_late() -> None:
+async def test_a_watch_is_not_resumed_by_another_account_other_filters_or_too_late() -> None:
     clock = ManualClock()
     tracer = Tracer(clock)
     watched = tracer.watch("c", TraceWatch(), Watcher(Viewer(), owner="me"))
@@ -373,7 +373,7 @@ async def test_a_watch_is_not_resumed_by_another_account_nor_with_other_filters_
     await tracer.shutdown()
 
 
-async def test_a_rate_cap_counts_what_is_above_it_by_stage(tracer: Tracer) -> None:
+async def test_a_rate_limit_counts_dropped_events_by_stage(tracer: Tracer) -> None:
     viewer = Viewer()
     watch(tracer, "c", TraceWatch(events_per_second_max=3), viewer)
 
@@ -388,7 +388,7 @@ async def test_a_rate_cap_counts_what_is_above_it_by_stage(tracer: Tracer) -> No
     assert batch["offered"] == {"stored": "5", "delivered": "1"}
 
 
-async def test_an_account_that_may_not_read_a_topic_any_more_is_sent_nothing_of_it(
+async def test_an_account_without_read_permission_any_longer_receives_nothing_of_a_topic(
     tracer: Tracer,
 ) -> None:
     readable = {"T", "%RETRY%g"}
@@ -431,7 +431,7 @@ STEPS = {"received": 0, "validated": 40, "appended": 5_040, "dispatched": 5_050}
         ({"min_total_ms": 2}, {"latency_us": 2_000}, False),
     ],
 )
-async def test_steps_and_times_are_filtered_by(
+async def test_steps_and_times_are_filters(
     tracer: Tracer, wanted: dict[str, Any], more: dict[str, Any], matches: bool
 ) -> None:
     viewer = Viewer()
@@ -443,7 +443,7 @@ async def test_steps_and_times_are_filtered_by(
     assert bool(viewer.events) is matches
 
 
-async def test_watchers_have_filters_of_their_own(tracer: Tracer) -> None:
+async def test_watchers_have_their_own_filters(tracer: Tracer) -> None:
     one, two = Viewer(), Viewer()
     watch(tracer, "1", TraceWatch(topic="T"), one)
     watch(tracer, "2", TraceWatch(topic="U"), two)
@@ -456,12 +456,12 @@ async def test_watchers_have_filters_of_their_own(tracer: Tracer) -> None:
     assert [event["topic"] for event in two.events] == ["U"]
 
 
-def test_a_filter_with_an_unknown_field_is_refused() -> None:
+def test_a_filter_with_an_unknown_field_is_rejected() -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(b'{"topc":"T"}', type=TraceWatch)
 
 
-async def test_strangers_at_one_address_do_not_take_the_places_of_others() -> None:
+async def test_strangers_at_one_address_do_not_use_up_others_places() -> None:
     limits = LimitsConfig(watcher_nums_max=4, host_watcher_nums_max=3)
     tracer = Tracer(ManualClock(), limits)
     watches = [watch(tracer, n, TraceWatch(), Viewer(), "10.0.0.1") for n in range(64)]
@@ -475,7 +475,7 @@ async def test_strangers_at_one_address_do_not_take_the_places_of_others() -> No
     await tracer.shutdown()
 
 
-def test_a_watch_that_fails_fails_neither_its_message_nor_the_other_watches(
+def test_a_failing_watch_affects_neither_its_message_nor_the_other_watches(
     tracer: Tracer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing, well = Viewer(), Viewer()
@@ -497,7 +497,7 @@ def test_a_watch_that_fails_fails_neither_its_message_nor_the_other_watches(
     assert failing.events == []
 
 
-def test_events_that_cannot_be_written_are_dropped_and_those_behind_them_come(
+def test_unwritable_events_are_dropped_and_later_ones_arrive(
     tracer: Tracer,
 ) -> None:
     viewer = Viewer()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-async def test_no_more_are_remembered_than_the_limit_and_the_newest_always(
+async def test_at_most_the_limit_is_remembered_and_always_the_newest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watched_messages_module, "STORED_MAX", 100)

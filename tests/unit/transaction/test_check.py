@@ -54,7 +54,7 @@ def assert_committed(
     assert transacted.bodies() == [b"half"]
 
 
-async def test_a_producer_is_asked_about_what_it_left_undecided(transacted: Transacted) -> None:
+async def test_a_producer_is_checked_about_undecided_transactions(transacted: Transacted) -> None:
     half = transacted.send(b"body", "T", 3)
 
     (asked,) = await transacted.round()
@@ -71,7 +71,7 @@ async def test_a_producer_is_asked_about_what_it_left_undecided(transacted: Tran
     assert copy.born_timestamp == original.born_timestamp
 
 
-async def test_nobody_is_asked_before_the_timeout(transacted: Transacted) -> None:
+async def test_no_producer_is_checked_before_the_timeout(transacted: Transacted) -> None:
     transacted.clock.advance_ms(INTERVAL_MS)
     transacted.send()
     transacted.clock.advance_ms(5_999)
@@ -96,7 +96,7 @@ async def test_rounds_are_an_interval_apart(transacted: Transacted, clock: Manua
     assert counts == [0, 0, 1, 1, 1, 2]
 
 
-async def test_immunity_holds_the_question_back_and_counts_no_check(
+async def test_the_immunity_time_delays_the_check_and_counts_none(
     transacted: Transacted,
 ) -> None:
     transacted.send(CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
@@ -108,7 +108,7 @@ async def test_immunity_holds_the_question_back_and_counts_no_check(
     assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
 
 
-async def test_settings_that_change_hold_from_the_next_round_on(
+async def test_changed_settings_apply_from_the_next_round_on(
     transacted: Transacted,
 ) -> None:
     transacted.send()
@@ -120,7 +120,7 @@ async def test_settings_that_change_hold_from_the_next_round_on(
     assert transacted.arrived(MAX_TIME_TOPIC)
 
 
-async def test_a_step_of_the_wall_clock_ages_nothing(transacted: Transacted) -> None:
+async def test_a_wall_clock_step_ages_nothing(transacted: Transacted) -> None:
     transacted.clock.advance_ms(INTERVAL_MS)
     transacted.send()
     transacted.clock.step_wall_clock_ms(100 * HOUR)
@@ -132,7 +132,7 @@ async def test_a_step_of_the_wall_clock_ages_nothing(transacted: Transacted) -> 
     assert transacted.bodies(MAX_TIME_TOPIC) == []
 
 
-async def test_after_fifteen_questions_it_is_parked(transacted: Transacted) -> None:
+async def test_after_fifteen_checks_a_transaction_is_parked(transacted: Transacted) -> None:
     transacted.send(b"forgotten")
     for number in range(1, CHECK_MAX + 1):
         (asked,) = await transacted.round()
@@ -149,7 +149,7 @@ async def test_after_fifteen_questions_it_is_parked(transacted: Transacted) -> N
     assert transacted.bodies() == []
 
 
-async def test_without_a_producer_the_rounds_count_too(transacted: Transacted) -> None:
+async def test_without_a_producer_the_rounds_also_count(transacted: Transacted) -> None:
     transacted.has_producer = False
     transacted.send()
 
@@ -159,7 +159,7 @@ async def test_without_a_producer_the_rounds_count_too(transacted: Transacted) -
     assert len(transacted.arrived(MAX_TIME_TOPIC)) == 1
 
 
-async def test_what_the_log_will_forget_is_parked(transacted: Transacted) -> None:
+async def test_messages_that_the_log_will_delete_are_parked(transacted: Transacted) -> None:
     transacted.send()
     transacted.clock.advance_ms(73 * HOUR)
 
@@ -175,7 +175,7 @@ async def parked(transacted: Transacted) -> None:
 
 
 @pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
-async def test_a_producer_that_answers_after_all_is_heard_once(
+async def test_a_producer_that_answers_late_is_processed_once(
     transacted: Transacted, clock: ManualClock, storage: FaultyStorage, outcome
 ) -> None:
     half = transacted.send(b"late")
@@ -250,7 +250,7 @@ async def test_only_a_parked_transaction_is_resumed(transacted: Transacted) -> N
         transacted.transactions.resume(message)
 
 
-async def test_a_half_message_that_is_gone_is_forgotten(
+async def test_a_lost_half_message_is_forgotten(
     transacted: Transacted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transacted.send()
@@ -261,7 +261,7 @@ async def test_a_half_message_that_is_gone_is_forgotten(
     assert not transacted.transactions.pending
 
 
-async def test_a_long_immunity_does_not_make_a_restart_long(
+async def test_a_long_grace_period_does_not_delay_a_restart(
     transacted: Transacted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(check, "SPAN_MAX", 10)
@@ -279,7 +279,7 @@ async def test_a_long_immunity_does_not_make_a_restart_long(
     assert transacted.bodies() == [b"immune"]
 
 
-async def test_with_sync_flush_the_question_comes_when_its_copy_can_be_read(
+async def test_with_sync_flush_the_check_is_sent_when_its_copy_can_be_read(
     clock: ManualClock, storage: FaultyStorage
 ) -> None:
     transacted = Transacted(clock, storage, flush_disk_type="SYNC_FLUSH")
@@ -295,7 +295,7 @@ async def test_with_sync_flush_the_question_comes_when_its_copy_can_be_read(
     await transacted.stop()
 
 
-async def test_the_question_comes_when_slaves_have_its_copy(transacted: Transacted) -> None:
+async def test_the_check_is_sent_when_slaves_have_its_copy(transacted: Transacted) -> None:
     acknowledge = with_slave(transacted)
     transacted.send()
     acknowledge.replicated(transacted.store.max_commit_log_offset)
@@ -308,7 +308,7 @@ async def test_the_question_comes_when_slaves_have_its_copy(transacted: Transact
     assert_committed(transacted, acknowledge, asked)
 
 
-async def test_a_slave_that_stands_still_holds_a_round_up_no_longer_than_a_sender(
+async def test_a_stalled_slave_delays_a_round_no_longer_than_a_sender(
     transacted: Transacted,
 ) -> None:
     acknowledge = with_slave(transacted)
@@ -322,7 +322,7 @@ async def test_a_slave_that_stands_still_holds_a_round_up_no_longer_than_a_sende
     assert_committed(transacted, acknowledge, asked)
 
 
-async def test_a_half_message_that_may_not_be_read_yet_is_not_forgotten(
+async def test_a_half_message_that_is_not_readable_yet_is_not_forgotten(
     transacted: Transacted,
 ) -> None:
     acknowledge = with_slave(transacted)
@@ -342,7 +342,7 @@ async def test_a_half_message_that_may_not_be_read_yet_is_not_forgotten(
     assert asked.message.body == b"kept"
 
 
-async def test_a_transaction_is_asked_about_on_demand_without_counting(
+async def test_a_transaction_is_checked_on_demand_without_counting(
     transacted: Transacted,
 ) -> None:
     half = transacted.send(b"now")
@@ -361,7 +361,7 @@ async def test_a_transaction_is_asked_about_on_demand_without_counting(
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-async def test_nobody_is_asked_about_a_record_that_is_gone_or_an_outcome_to_be_written(
+async def test_no_producer_is_checked_for_a_lost_record_or_a_pending_outcome(
     transacted: Transacted, monkeypatch: pytest.MonkeyPatch, is_gone: bool
 ) -> None:
     half = transacted.send()
@@ -389,7 +389,7 @@ class Resolved:
 
 
 @pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
-async def test_a_listener_ends_what_was_checked_too_often(
+async def test_a_listener_ends_transactions_that_were_checked_too_often(
     clock: ManualClock,
     storage: FaultyStorage,
     caplog: pytest.LogCaptureFixture,
@@ -414,7 +414,7 @@ async def test_a_listener_ends_what_was_checked_too_often(
     await transacted.stop()
 
 
-async def test_a_listener_whose_end_is_refused_is_asked_again(
+async def test_a_listener_whose_decision_is_rejected_is_called_again(
     clock: ManualClock,
     storage: FaultyStorage,
     caplog: pytest.LogCaptureFixture,
@@ -459,7 +459,7 @@ async def test_progress_is_committed_each_second(transacted: Transacted) -> None
     assert known == [-1, -1, 1]
 
 
-async def test_others_run_between_the_parts_of_a_long_round(transacted: Transacted) -> None:
+async def test_other_work_runs_between_the_parts_of_a_long_round(transacted: Transacted) -> None:
     for _ in range(check.HALVES_PER_TURN + 1):
         transacted.send()
     transacted.clock.advance_ms(INTERVAL_MS)
@@ -472,7 +472,7 @@ async def test_others_run_between_the_parts_of_a_long_round(transacted: Transact
     assert len(transacted.asked) == check.HALVES_PER_TURN + 1
 
 
-async def test_what_cannot_be_parked_is_parked_by_a_later_round(
+async def test_a_failed_parking_is_repeated_by_a_later_round(
     transacted: Transacted, caplog: pytest.LogCaptureFixture
 ) -> None:
     transacted.send(b"forgotten")
@@ -490,7 +490,7 @@ async def test_what_cannot_be_parked_is_parked_by_a_later_round(
     assert transacted.bodies(MAX_TIME_TOPIC) == [b"forgotten"]
 
 
-async def test_after_a_restart_too_a_copy_is_as_old_as_its_transaction(
+async def test_after_a_restart_a_copy_is_still_as_old_as_its_transaction(
     transacted: Transacted, clock: ManualClock, storage: FaultyStorage
 ) -> None:
     """Otherwise a transaction that is checked all the time would never be given up."""
@@ -508,7 +508,7 @@ async def test_after_a_restart_too_a_copy_is_as_old_as_its_transaction(
     await again.stop()
 
 
-async def test_what_an_earlier_run_left_is_asked_about_at_once(
+async def test_transactions_left_by_an_earlier_run_are_checked_immediately(
     transacted: Transacted, clock: ManualClock, storage: FaultyStorage
 ) -> None:
     transacted.send(CHECK_IMMUNITY_TIME_IN_SECONDS="0")
@@ -523,7 +523,7 @@ async def test_what_an_earlier_run_left_is_asked_about_at_once(
     await again.stop()
 
 
-async def test_a_listener_may_end_by_itself_what_was_checked_too_often(
+async def test_a_listener_may_itself_end_transactions_checked_too_often(
     clock: ManualClock, storage: FaultyStorage, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Ending(Resolved):

@@ -8,7 +8,7 @@ from broker_core.transaction.half import check_times, immunity_ms, is_copy, key_
 HOST = host_bytes("127.0.0.1", 5000)
 
 
-def test_a_half_message_remembers_where_it_goes_and_forgets_a_delay() -> None:
+def test_a_half_message_remembers_its_target_and_drops_a_delay() -> None:
     properties = {"TRAN_MSG": "true", "DELAY": "3"}
 
     place = withhold(properties, "T", 5)
@@ -31,7 +31,7 @@ def test_a_half_message_remembers_where_it_goes_and_forgets_a_delay() -> None:
         ("9" * 40, None),
     ],
 )
-def test_immunity_is_in_seconds_and_nonsense_is_none(
+def test_the_immunity_time_is_in_seconds_and_an_invalid_one_is_ignored(
     text: str | None, milliseconds: int | None
 ) -> None:
     properties = {} if text is None else {"CHECK_IMMUNITY_TIME_IN_SECONDS": text}
@@ -47,7 +47,7 @@ def test_checks_are_counted_in_the_properties() -> None:
     assert is_copy({"TRAN_PREPARED_QUEUE_OFFSET": "4"})
 
 
-def test_a_key_ignores_what_a_check_changes_and_nothing_else() -> None:
+def test_a_key_ignores_only_the_parts_that_a_check_changes() -> None:
     properties = {"PGROUP": "g", "UNIQ_KEY": "U", "REAL_TOPIC": "T", "REAL_QID": "1"}
     key = key_of(properties, b"body", 5, HOST)
 

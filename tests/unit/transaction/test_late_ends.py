@@ -31,7 +31,7 @@ async def parked(transacted: Transacted) -> PutMessageResult:
     return half
 
 
-async def test_a_parked_transaction_whose_commit_cannot_be_put_stays_open(
+async def test_a_parked_transaction_whose_commit_cannot_be_stored_stays_open(
     transacted: Transacted,
 ) -> None:
     half = await parked(transacted)
@@ -44,7 +44,7 @@ async def test_a_parked_transaction_whose_commit_cannot_be_put_stays_open(
     assert transacted.bodies() == [b"parked"]
 
 
-async def test_a_resumed_transaction_is_asked_about_from_the_first_time_on(
+async def test_a_resumed_transaction_is_checked_from_the_first_time_on(
     transacted: Transacted,
 ) -> None:
     await parked(transacted)
@@ -57,7 +57,9 @@ async def test_a_resumed_transaction_is_asked_about_from_the_first_time_on(
     assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
 
 
-async def test_what_cannot_be_put_back_is_refused_and_stays_parked(transacted: Transacted) -> None:
+async def test_a_message_that_cannot_be_restored_is_rejected_and_stays_parked(
+    transacted: Transacted,
+) -> None:
     await parked(transacted)
     (message,) = transacted.arrived(MAX_TIME_TOPIC)
     with transacted.refused_copies():
@@ -68,7 +70,7 @@ async def test_what_cannot_be_put_back_is_refused_and_stays_parked(transacted: T
     assert await transacted.round() == []
 
 
-async def test_a_half_message_that_says_no_place_is_not_committed_and_can_be_rolled_back(
+async def test_a_half_message_without_a_target_is_not_committed_and_can_be_rolled_back(
     transacted: Transacted,
 ) -> None:
     table = {"TRAN_MSG": "true", "PGROUP": GROUP}
@@ -81,7 +83,7 @@ async def test_a_half_message_that_says_no_place_is_not_committed_and_can_be_rol
     assert transacted.refusal(half, ROLLBACK) is None
 
 
-async def test_a_commit_that_the_native_turn_has_put_is_known(transacted: Transacted) -> None:
+async def test_a_commit_stored_by_the_native_turn_is_recorded(transacted: Transacted) -> None:
     table = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": "U"}
     place = withhold(table, "T", 0)
     stored = put(transacted.store, *place, body=b"native", more=table)
@@ -112,7 +114,7 @@ async def test_a_commit_that_the_native_turn_has_put_is_known(transacted: Transa
     assert transacted.offsets.query("CID_RMQ_SYS_TRANS", OP_TOPIC, 0) == 8
 
 
-async def test_op_messages_that_are_owed_are_written_in_one_go_and_not_tried_when_one_fails(
+async def test_pending_op_messages_are_written_in_one_go_and_not_retried_after_a_failure(
     transacted: Transacted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     halves = [transacted.send() for _ in range(3)]
@@ -137,7 +139,7 @@ async def test_op_messages_that_are_owed_are_written_in_one_go_and_not_tried_whe
     assert len(transacted.arrived(OP_TOPIC)) == 3
 
 
-async def test_nobody_is_asked_about_a_copy_that_cannot_be_put_and_no_check_counts(
+async def test_no_producer_is_checked_for_an_unstorable_copy_and_no_check_counts(
     transacted: Transacted,
 ) -> None:
     half = transacted.send()
@@ -151,7 +153,7 @@ async def test_nobody_is_asked_about_a_copy_that_cannot_be_put_and_no_check_coun
 
 
 @pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
-async def test_an_outcome_that_memory_has_forgotten_is_found_in_the_store(
+async def test_an_outcome_forgotten_by_memory_is_found_in_the_store(
     transacted: Transacted, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
 ) -> None:
     monkeypatch.setattr("broker_core.transaction.resolve.ENDED_KEPT", 2)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.support.faulty_storage import FaultyStorage
 
 
-async def test_a_restart_knows_what_is_undecided_and_how_often_it_was_asked(
+async def test_a_restart_restores_undecided_transactions_and_their_check_counts(
     transacted: Transacted, clock: ManualClock, storage: FaultyStorage
 ) -> None:
     done = transacted.send(b"done")
@@ -36,7 +36,7 @@ async def test_a_restart_knows_what_is_undecided_and_how_often_it_was_asked(
     await again.stop()
 
 
-async def test_progress_lets_a_restart_look_at_the_undecided_only(
+async def test_progress_limits_a_restart_to_undecided_transactions(
     transacted: Transacted, clock: ManualClock, storage: FaultyStorage
 ) -> None:
     for _ in range(50):
@@ -90,7 +90,7 @@ async def test_a_damaged_half_message_does_not_hide_the_others(
     await again.stop()
 
 
-async def test_a_slave_that_becomes_master_reads_anew_what_is_undecided(
+async def test_a_slave_that_becomes_master_rereads_undecided_transactions(
     transacted: Transacted,
 ) -> None:
     half, waits = transacted.send(b"decided"), transacted.send(b"waits")
@@ -110,7 +110,7 @@ async def test_a_slave_that_becomes_master_reads_anew_what_is_undecided(
     assert list(promoted.pending) == [waits.queue_offset]
 
 
-async def test_a_half_message_that_says_no_place_does_not_hide_the_others(
+async def test_a_half_message_without_a_target_does_not_hide_the_others(
     transacted: Transacted, clock: ManualClock, storage: FaultyStorage
 ) -> None:
     half = put(transacted.store, "RMQ_SYS_TRANS_HALF_TOPIC", more={"PGROUP": GROUP})

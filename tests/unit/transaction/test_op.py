@@ -17,14 +17,14 @@ GOLDEN = bytes.fromhex(
 """An op message for half message 0, from a real broker 4.9.7."""
 
 
-def test_the_real_broker_s_op_message_is_read() -> None:
+def test_the_real_brokers_op_message_can_be_read() -> None:
     message = record.decode(GOLDEN)
 
     assert message.topic == "RMQ_SYS_TRANS_OP_HALF_TOPIC"
     assert op.half_queue_offsets(message) == [0]
 
 
-def test_ours_says_the_same() -> None:
+def test_our_broker_answers_the_same() -> None:
     message = record.decode(GOLDEN)
 
     assert op.body_of(0) == message.body
@@ -49,7 +49,7 @@ def test_the_body_names_one_half_message_or_several(body: bytes, offsets: list[i
     assert op.half_queue_offsets(message) == offsets
 
 
-def test_another_tag_deals_with_nothing() -> None:
+def test_another_tag_handles_nothing() -> None:
     message = dataclasses.replace(record.decode(GOLDEN), properties={"TAGS": "x"})
 
     assert op.half_queue_offsets(message) == []
@@ -67,5 +67,5 @@ def test_the_native_turn_writes_the_real_brokers_op_messages() -> None:
 
 
 @pytest.mark.parametrize(("uniq_key", "is_one"), [("U", True), ("", False), ("U V", False)])
-def test_what_is_empty_or_would_be_two_keys_is_no_key(uniq_key: str, is_one: bool) -> None:
+def test_an_empty_or_ambiguous_key_is_invalid(uniq_key: str, is_one: bool) -> None:
     assert op.is_key(uniq_key) is is_one

@@ -36,7 +36,7 @@ def refuse_op_messages(transacted: Transacted, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(transacted.store, "put_message", put_message)
 
 
-async def test_a_half_message_is_nowhere_but_in_its_own_queue(transacted: Transacted) -> None:
+async def test_a_half_message_is_only_in_its_own_queue(transacted: Transacted) -> None:
     transacted.send(KEYS="k", UNIQ_KEY="U")
 
     assert transacted.bodies() == []
@@ -44,7 +44,7 @@ async def test_a_half_message_is_nowhere_but_in_its_own_queue(transacted: Transa
     assert transacted.store.query_message("T", "U", 32, 0, 1 << 60) == []
 
 
-async def test_commit_puts_the_message_to_its_queue_once(transacted: Transacted) -> None:
+async def test_commit_stores_the_message_in_its_queue_once(transacted: Transacted) -> None:
     half = transacted.send(b"body", "T", 5, TAGS="A", WAIT="true")
 
     assert transacted.refusal(half, COMMIT) is None
@@ -62,7 +62,7 @@ async def test_commit_puts_the_message_to_its_queue_once(transacted: Transacted)
     assert (op.body, op.properties) == (b"0", {"WAIT": "true", "TAGS": "d"})
 
 
-async def test_rollback_leaves_nothing_to_be_seen(transacted: Transacted) -> None:
+async def test_a_rollback_leaves_nothing_visible(transacted: Transacted) -> None:
     half = transacted.send()
 
     assert transacted.refusal(half, ROLLBACK) is None
@@ -81,7 +81,7 @@ async def test_rollback_leaves_nothing_to_be_seen(transacted: Transacted) -> Non
     ],
 )
 @pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
-async def test_an_end_that_does_not_match_the_half_message_is_refused(
+async def test_an_end_that_does_not_match_the_half_message_is_rejected(
     transacted: Transacted,
     group: str,
     queue_offset: int,
@@ -100,7 +100,7 @@ async def test_an_end_that_does_not_match_the_half_message_is_refused(
     assert transacted.bodies() == [b"half"]
 
 
-async def test_an_end_for_another_message_is_refused(transacted: Transacted) -> None:
+async def test_an_end_for_another_message_is_rejected(transacted: Transacted) -> None:
     """Otherwise anyone could put any stored message again."""
     plain = put(transacted.store, "T", more={"PGROUP": GROUP, "REAL_TOPIC": "T", "REAL_QID": "0"})
 
@@ -134,7 +134,7 @@ async def test_the_first_outcome_stays(
         await again.stop()
 
 
-async def test_an_end_for_the_original_decides_its_copies(transacted: Transacted) -> None:
+async def test_an_end_of_the_original_decides_its_copies(transacted: Transacted) -> None:
     half = transacted.send()
     (copy,) = await transacted.round()
 
@@ -185,7 +185,7 @@ async def test_a_kill_between_message_and_op_message_does_not_commit_twice(
     await again.stop()
 
 
-async def test_a_kill_between_copy_and_op_message_asks_about_the_copy_only(
+async def test_a_kill_between_copy_and_op_message_only_checks_the_copy(
     transacted: Transacted,
     clock: ManualClock,
     storage: FaultyStorage,
@@ -207,7 +207,7 @@ async def test_a_kill_between_copy_and_op_message_asks_about_the_copy_only(
     await again.stop()
 
 
-async def test_a_refused_put_leaves_the_transaction_undecided(transacted: Transacted) -> None:
+async def test_a_rejected_put_leaves_the_transaction_undecided(transacted: Transacted) -> None:
     half = transacted.send()
     with transacted.refused_copies():
         ended = transacted.end(half, COMMIT)
@@ -218,7 +218,7 @@ async def test_a_refused_put_leaves_the_transaction_undecided(transacted: Transa
     assert transacted.bodies() == []
 
 
-async def test_an_op_message_that_cannot_be_written_is_written_later(
+async def test_an_unwritable_op_message_is_written_later(
     transacted: Transacted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     half = transacted.send()
@@ -235,7 +235,7 @@ async def test_an_op_message_that_cannot_be_written_is_written_later(
     assert len(transacted.arrived(RMQ_SYS_TRANS_OP_HALF_TOPIC)) == 1
 
 
-async def test_two_messages_alike_in_everything_are_two_transactions(
+async def test_two_identical_messages_are_two_transactions(
     transacted: Transacted,
 ) -> None:
     halves = [transacted.send(UNIQ_KEY="same") for _ in range(2)]
@@ -269,7 +269,7 @@ async def test_no_power_cut_forgets_a_committed_message(
     await transacted.stop()
 
 
-async def test_a_thousand_with_random_outcomes_lost_ends_and_kills(
+async def test_a_thousand_transactions_survive_random_outcomes_losses_and_kills(
     clock: ManualClock, storage: FaultyStorage, rng: random.Random
 ) -> None:
     running = Transacted(clock, storage, log_file_size=1 << 20)
@@ -366,7 +366,7 @@ async def test_with_sync_flush_the_op_message_follows_the_flush(
     await transacted.stop()
 
 
-async def test_the_last_progress_covers_what_had_to_wait_for_a_flush(
+async def test_the_last_progress_covers_messages_that_waited_for_a_flush(
     clock: ManualClock, storage: FaultyStorage
 ) -> None:
     transacted = Transacted(clock, storage, flush_disk_type="SYNC_FLUSH")
@@ -382,7 +382,7 @@ async def test_the_last_progress_covers_what_had_to_wait_for_a_flush(
     await transacted.stop()
 
 
-async def test_progress_is_told_once_there_are_transactions(transacted: Transacted) -> None:
+async def test_progress_is_reported_once_there_are_transactions(transacted: Transacted) -> None:
     place = ("CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_HALF_TOPIC", 0)
     transacted.persist()
     assert transacted.offsets.query(*place) == -1
@@ -394,7 +394,7 @@ async def test_progress_is_told_once_there_are_transactions(transacted: Transact
     assert transacted.offsets.query(*place) == 0
 
 
-async def test_an_original_that_another_broker_committed_decides_its_copies(
+async def test_an_original_committed_by_another_broker_decides_its_copies(
     transacted: Transacted,
 ) -> None:
     """RocketMQ leaves the copies of a half message as they are."""
@@ -408,7 +408,7 @@ async def test_an_original_that_another_broker_committed_decides_its_copies(
     assert transacted.bodies() == [b"half"]
 
 
-async def test_the_op_message_of_a_checked_transaction_has_its_key(transacted: Transacted) -> None:
+async def test_a_checked_transactions_op_message_has_its_key(transacted: Transacted) -> None:
     transacted.send(UNIQ_KEY="U")
     (copy,) = await transacted.round()
 
@@ -419,7 +419,7 @@ async def test_the_op_message_of_a_checked_transaction_has_its_key(transacted: T
     assert (decided.body, decided.keys, decided.flag) == (b"1", "U", 0)
 
 
-async def test_outcomes_are_told_when_they_are_put(transacted: Transacted) -> None:
+async def test_outcomes_are_reported_when_they_are_stored(transacted: Transacted) -> None:
     told: list[object] = []
     transactions = Transactions(
         transacted.store,
@@ -442,7 +442,7 @@ async def test_outcomes_are_told_when_they_are_put(transacted: Transacted) -> No
     assert told == [(b"kept", "T", 2), b"dropped"]
 
 
-async def test_what_became_of_a_transaction_is_known(
+async def test_a_transactions_outcome_is_known(
     transacted: Transacted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     halves = [transacted.send(UNIQ_KEY=f"U{number}") for number in range(4)]
@@ -465,7 +465,7 @@ async def test_what_became_of_a_transaction_is_known(
     assert transacted.transactions.outcome_of(last) == "unknown"
 
 
-async def test_half_messages_are_found_by_a_key_or_the_clients_id_and_by_their_place(
+async def test_half_messages_are_found_by_key_client_id_and_offset(
     transacted: Transacted,
 ) -> None:
     half = transacted.send(b"one", KEYS="a b", UNIQ_KEY="U")
@@ -482,7 +482,7 @@ async def test_half_messages_are_found_by_a_key_or_the_clients_id_and_by_their_p
     assert transactions.at(half.queue_offset + 2) is None
 
 
-async def test_a_half_message_of_the_native_turn_is_one_of_ours(transacted: Transacted) -> None:
+async def test_a_half_message_of_the_native_turn_equals_ours(transacted: Transacted) -> None:
     table = {"TRAN_MSG": "true", "PGROUP": GROUP}
     place = withhold(table, "T", 3)
     stored = put(transacted.store, *place, body=b"native", more=table)
@@ -501,7 +501,7 @@ async def test_a_half_message_of_the_native_turn_is_one_of_ours(transacted: Tran
     assert transacted.bodies("T", 3) == [b"native"]
 
 
-async def test_a_message_without_a_clients_id_leaves_no_key_behind(transacted: Transacted) -> None:
+async def test_a_message_without_a_client_id_leaves_no_key_behind(transacted: Transacted) -> None:
     table = {"TRAN_MSG": "true", "PGROUP": GROUP}
     place = withhold(table, "T", 0)
     stored = put(transacted.store, *place, body=b"plain", more=table)
@@ -516,7 +516,7 @@ async def test_a_message_without_a_clients_id_leaves_no_key_behind(transacted: T
     assert transacted.bodies() == [b"plain"]
 
 
-async def test_a_half_message_makes_its_topic_known(transacted: Transacted) -> None:
+async def test_a_half_message_registers_its_topic(transacted: Transacted) -> None:
     assert "RMQ_SYS_TRANS_HALF_TOPIC" not in transacted.topics
 
     transacted.send()
@@ -525,7 +525,7 @@ async def test_a_half_message_makes_its_topic_known(transacted: Transacted) -> N
 
 
 @pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
-async def test_an_end_that_is_not_permitted_decides_nothing(
+async def test_an_unauthorized_end_decides_nothing(
     transacted: Transacted, outcome: Outcome
 ) -> None:
     half = transacted.send(b"half")

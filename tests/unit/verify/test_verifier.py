@@ -90,7 +90,7 @@ async def test_a_flipped_bit_in_an_extension_is_found(
     assert any(words in problem for problem in verify(extended).problems)
 
 
-async def test_missing_extensions_are_found(extended: Path) -> None:
+async def test_missing_extensions_are_detected(extended: Path) -> None:
     ext_file(extended, 1).unlink()
 
     problems = verify(extended).problems
@@ -99,7 +99,7 @@ async def test_missing_extensions_are_found(extended: Path) -> None:
     assert any("the file before this one is missing" in problem for problem in problems)
 
 
-async def test_units_with_the_extensions_of_others_are_found(extended: Path) -> None:
+async def test_units_with_foreign_extensions_are_detected(extended: Path) -> None:
     path = units_file(extended)
     data = bytearray(path.read_bytes())
     data[12:20], data[112:120] = data[112:120], data[12:20]
@@ -147,7 +147,7 @@ async def test_a_store_in_use_is_sound(tmp_path: Path) -> None:
     ("first", "second"),
     [(["commitlog"], ["consumequeue", "index"]), (["consumequeue", "index"], ["commitlog"])],
 )
-async def test_a_copy_made_while_messages_came_is_sound(
+async def test_a_backup_made_under_load_is_sound(
     tmp_path: Path, first: list[str], second: list[str]
 ) -> None:
     root, copy = tmp_path / "store", tmp_path / "copy"
@@ -173,7 +173,7 @@ async def test_a_copy_made_while_messages_came_is_sound(
         assert report.behind == {"units": 100}
 
 
-async def test_a_unit_missing_before_others_is_a_problem_in_use_too(tmp_path: Path) -> None:
+async def test_a_unit_missing_before_others_is_also_a_problem_in_use(tmp_path: Path) -> None:
     store = await used_store(tmp_path)
     path = units_file(tmp_path)
     data = bytearray(path.read_bytes())
@@ -224,20 +224,20 @@ async def test_damage_is_named_with_its_range(root: Path) -> None:
     assert damaged["reason"] == "the checksum of its body is wrong"
 
 
-async def test_missing_units_are_found(root: Path) -> None:
+async def test_missing_units_are_detected(root: Path) -> None:
     units_file(root).unlink()
 
     assert not verify(root).is_sound
 
 
-async def test_units_of_no_record_are_found(root: Path) -> None:
+async def test_units_without_a_record_are_detected(root: Path) -> None:
     last = max((root / "commitlog").iterdir())
     last.write_bytes(bytes(last.stat().st_size))
 
     assert not verify(root).is_sound
 
 
-async def test_what_fastjson_writes_is_read(root: Path) -> None:
+async def test_fastjsons_output_can_be_read(root: Path) -> None:
     (root / "config").mkdir()
     path = root / "config" / "consumerOffset.json"
     path.write_text('{\n\t"offsetTable":{\n\t\t"TopicTest@g":{0:7,1:9\n\t\t}\n\t}\n}')
@@ -251,7 +251,7 @@ async def test_what_fastjson_writes_is_read(root: Path) -> None:
     assert "cannot be read" in verify(root).problems[0]
 
 
-async def test_what_only_the_checksum_of_a_whole_record_can_tell_is_found(tmp_path: Path) -> None:
+async def test_errors_that_only_a_whole_records_checksum_shows_are_detected(tmp_path: Path) -> None:
     config = store_config(store_path_root_dir=str(tmp_path), enabled_append_prop_crc=True)
     store = MessageStore(config, SystemClock(), FileStorage(), HOST)
     store.load()

@@ -98,7 +98,7 @@ def test_a_webhook_is_signed_over_body_and_time(sink, courier, clock) -> None:
     assert states() == ["sent"]
 
 
-def test_messages_of_a_channel_arrive_in_their_order_over_failures(sink, courier, clock) -> None:
+def test_a_channels_messages_arrive_in_order_despite_failures(sink, courier, clock) -> None:
     channel = hook(sink)
     numbers = [str(put(channel).pk) for _ in range(4)]
     sink.status = 503
@@ -116,7 +116,7 @@ def test_messages_of_a_channel_arrive_in_their_order_over_failures(sink, courier
     assert states() == ["sent"] * 4
 
 
-def test_a_channel_that_fails_holds_up_no_other(sink, post, courier) -> None:
+def test_a_failing_channel_does_not_delay_the_others(sink, post, courier) -> None:
     put(hook(sink))
     put(mailbox())
     sink.status = 500
@@ -134,7 +134,7 @@ def test_waiting_grows_to_its_limit_and_follows_retry_after() -> None:
 
 
 @pytest.mark.parametrize(("status", "tries"), [(404, REFUSED_TRIES_MAX), (302, REFUSED_TRIES_MAX)])
-def test_a_message_that_is_refused_is_given_up_and_the_next_one_goes(
+def test_a_rejected_message_is_given_up_and_the_next_one_is_sent(
     sink, courier, clock, status: int, tries: int
 ) -> None:
     channel = hook(sink)
@@ -154,7 +154,7 @@ def test_a_message_that_is_refused_is_given_up_and_the_next_one_goes(
     assert sink.of("/elsewhere") == []
 
 
-def test_a_test_is_tried_once(sink, courier) -> None:
+def test_a_test_message_is_tried_once(sink, courier) -> None:
     put(hook(sink), status="test", channel="hook")
     sink.status = 500
 
@@ -164,7 +164,7 @@ def test_a_test_is_tried_once(sink, courier) -> None:
     assert Message.objects.get().outcome == "500 Internal Server Error"
 
 
-def test_a_clock_that_was_set_back_does_not_hold_messages_back(sink, courier, clock) -> None:
+def test_a_clock_that_stepped_back_does_not_delay_messages(sink, courier, clock) -> None:
     put(hook(sink))
     sink.status = 500
     courier.turn()
@@ -184,7 +184,7 @@ def test_a_clock_that_was_set_back_does_not_hold_messages_back(sink, courier, cl
         ("<html>", "waiting"),
     ],
 )
-def test_dingtalk_says_in_the_body_whether_it_took_it(sink, courier, text, state) -> None:
+def test_dingtalk_reports_acceptance_in_the_body(sink, courier, text, state) -> None:
     channel = hook(sink, "dingtalk", secret="SEC1", url=sink.url("/robot/send?access_token=t"))
     put(channel)
     sink.text = text
@@ -196,7 +196,9 @@ def test_dingtalk_says_in_the_body_whether_it_took_it(sink, courier, text, state
     assert "&sign=" in sink.received[0].path
 
 
-def test_slack_and_dingtalk_are_sent_to_no_faster_than_they_take(sink, courier, clock) -> None:
+def test_slack_and_dingtalk_receive_messages_no_faster_than_they_accept(
+    sink, courier, clock
+) -> None:
     channel = hook(sink, "slack")
     put(channel)
     put(channel)
@@ -210,7 +212,7 @@ def test_slack_and_dingtalk_are_sent_to_no_faster_than_they_take(sink, courier, 
     assert states() == ["sent", "sent"]
 
 
-def test_a_mail_has_one_id_at_each_try(post, courier, clock) -> None:
+def test_a_mail_keeps_its_id_across_retries(post, courier, clock) -> None:
     put(mailbox())
     post.data = "451 later"
     courier.turn()
@@ -228,7 +230,7 @@ def test_a_mail_has_one_id_at_each_try(post, courier, clock) -> None:
     assert message.tries == 2
 
 
-def test_a_result_is_mailed_with_its_table_and_its_picture(post, courier) -> None:
+def test_a_result_is_mailed_with_its_table_and_picture(post, courier) -> None:
     table = (["topic", "sent"], [["orders", "20"]])
     picture = of_bars([("orders", "20", 1.0)])
     told = content_of("orders", "1 row", table, count=1, path="/sql/", picture=picture)
@@ -248,7 +250,7 @@ def test_a_result_is_mailed_with_its_table_and_its_picture(post, courier) -> Non
     assert "multipart/related" in parts
 
 
-def test_a_mail_server_that_refuses_says_why_in_the_log(post, courier) -> None:
+def test_a_rejecting_mail_servers_reason_is_logged(post, courier) -> None:
     put(mailbox())
     post.rcpt = "550 nobody"
 
@@ -266,7 +268,7 @@ def test_without_a_mail_server_a_message_says_so(settings, courier) -> None:
     assert "TREBUCHET_SMTP" in Message.objects.get().outcome
 
 
-def test_a_target_inside_is_sent_nothing(settings, sink, courier) -> None:
+def test_an_internal_target_receives_nothing(settings, sink, courier) -> None:
     settings.TREBUCHET_ALERT_TARGETS = []
     put(hook(sink))
 
@@ -288,7 +290,7 @@ def test_secrets_are_in_no_log_and_no_outcome(sink, courier, caplog) -> None:
     assert not any("t0ken" in each.outcome for each in Message.objects.all())
 
 
-def test_a_message_that_cannot_be_made_holds_up_nothing(sink, courier, clock) -> None:
+def test_a_message_that_cannot_be_built_delays_nothing(sink, courier, clock) -> None:
     channel = hook(sink)
     Message.objects.create(channel=channel, created_ms=1, content={"status": "firing"})
     put(channel)
@@ -300,7 +302,9 @@ def test_a_message_that_cannot_be_made_holds_up_nothing(sink, courier, clock) ->
     assert states() == ["failed", "sent"]
 
 
-def test_a_peer_that_drips_is_left_after_the_time(settings, courier, monkeypatch) -> None:
+def test_a_dripping_peer_is_disconnected_after_the_time_limit(
+    settings, courier, monkeypatch
+) -> None:
     settings.TREBUCHET_ALERT_TARGETS = ["127.0.0.1"]
     monkeypatch.setattr(posting, "SECONDS_MAX", 0.3)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -329,7 +333,7 @@ def test_a_peer_that_drips_is_left_after_the_time(settings, courier, monkeypatch
     assert Message.objects.get().outcome.startswith("No response")
 
 
-def test_a_channel_that_is_switched_off_keeps_its_messages(sink, courier) -> None:
+def test_a_disabled_channel_keeps_its_messages(sink, courier) -> None:
     channel = hook(sink, enabled=False)
     put(channel)
     courier.turn()
@@ -341,7 +345,7 @@ def test_a_channel_that_is_switched_off_keeps_its_messages(sink, courier) -> Non
     assert states() == ["sent"]
 
 
-def test_heartbeats_come_while_the_collector_works_and_no_longer(sink, clock) -> None:
+def test_heartbeats_arrive_only_while_the_collector_works(sink, clock) -> None:
     works = True
     kept = preferences()
     kept.heartbeat_url, kept.heartbeat_seconds = sink.url("/beat"), 60
@@ -373,7 +377,7 @@ def test_a_heartbeat_that_fails_is_shown(sink, clock) -> None:
     assert preferences().heartbeat_ms is None
 
 
-def test_a_message_to_a_channel_of_an_unknown_kind_is_sent_once_and_keeps_none_back(
+def test_a_message_to_a_channel_of_an_unknown_kind_is_tried_once_and_delays_none(
     sink, courier
 ) -> None:
     put(Channel.objects.create(name="odd", kind="pigeon", url=sink.url()))
@@ -386,7 +390,7 @@ def test_a_message_to_a_channel_of_an_unknown_kind_is_sent_once_and_keeps_none_b
     assert len(sink.received) <= 2
 
 
-def test_a_message_that_fails_behind_its_delivery_keeps_no_other_back(
+def test_a_failure_after_a_delivery_holds_back_no_other_message(
     sink, courier, clock, monkeypatch
 ) -> None:
     def get(kind: str, default: int) -> int:
@@ -403,7 +407,7 @@ def test_a_message_that_fails_behind_its_delivery_keeps_no_other_back(
     assert states() == ["waiting", "sent"]
 
 
-def test_a_courier_goes_on_after_a_turn_that_failed(courier, monkeypatch) -> None:
+def test_a_courier_continues_after_a_failed_turn(courier, monkeypatch) -> None:
     turns: list[int] = []
     monkeypatch.setattr(courier_module, "LOOK_EVERY_S", 0.001)
 

@@ -53,7 +53,7 @@ def test_a_group_that_lags_fires_once_and_is_resolved(rounds: Rounds) -> None:
     assert said() == [("firing", 1, 0), ("resolved", 0, 1)]
 
 
-def test_a_peak_that_is_over_in_time_leaves_nothing(rounds: Rounds) -> None:
+def test_a_peak_that_ends_in_time_leaves_nothing(rounds: Rounds) -> None:
     threshold(channel())
 
     rounds.pass_minutes([500, 500, 90, 500, 500, 20])
@@ -62,7 +62,7 @@ def test_a_peak_that_is_over_in_time_leaves_nothing(rounds: Rounds) -> None:
     assert said() == []
 
 
-def test_a_gap_neither_fires_nor_ends(rounds: Rounds) -> None:
+def test_a_gap_neither_fires_nor_resolves(rounds: Rounds) -> None:
     threshold(channel())
 
     rounds.pass_minutes([500, None, None, 500])
@@ -84,7 +84,7 @@ def test_below_and_missing_are_thresholds_too(rounds: Rounds) -> None:
     assert {each.rule_name for each in Alert.objects.all()} == {"few", "gone"}
 
 
-def test_a_rule_hears_the_verdicts_that_it_asks_for(rounds: Rounds) -> None:
+def test_a_rule_receives_its_verdicts(rounds: Rounds) -> None:
     about_verdicts(name="urgent")
     about_verdicts(name="of shop", least="warn", name_pattern="shop-*")
     about_verdicts(name="stuck", least="warn", verdicts=["queue-stuck"])
@@ -95,7 +95,7 @@ def test_a_rule_hears_the_verdicts_that_it_asks_for(rounds: Rounds) -> None:
     assert found == [("of shop", "shop-a", "warn"), ("urgent", "billing", "bad")]
 
 
-def test_old_verdicts_end_nothing(rounds: Rounds) -> None:
+def test_old_verdicts_resolve_nothing(rounds: Rounds) -> None:
     about_verdicts(channel())
     rounds.pass_minute(verdicts=[verdict()])
 
@@ -107,7 +107,7 @@ def test_old_verdicts_end_nothing(rounds: Rounds) -> None:
     assert states() == ["firing"]
 
 
-def test_a_restart_goes_on_where_it_was_and_says_nothing_twice(rounds: Rounds) -> None:
+def test_a_restart_continues_at_its_position_and_reports_nothing_twice(rounds: Rounds) -> None:
     threshold(channel())
     rounds.pass_minutes([500, 500])
     rounds.restart()
@@ -120,7 +120,7 @@ def test_a_restart_goes_on_where_it_was_and_says_nothing_twice(rounds: Rounds) -
     assert said() == [("firing", 1, 0)]
 
 
-def test_the_time_when_nobody_looked_does_not_count(rounds: Rounds) -> None:
+def test_unobserved_time_does_not_count(rounds: Rounds) -> None:
     threshold(channel(), for_minutes=30)
     rounds.pass_minute(500)
 
@@ -131,7 +131,7 @@ def test_the_time_when_nobody_looked_does_not_count(rounds: Rounds) -> None:
 
 
 @pytest.mark.parametrize("step_ms", [-DAY_MS, DAY_MS])
-def test_a_clock_that_is_set_changes_no_duration(rounds: Rounds, step_ms: int) -> None:
+def test_a_clock_step_changes_no_duration(rounds: Rounds, step_ms: int) -> None:
     rule = threshold(channel(), repeat_minutes=60)
     rounds.pass_minute(500)
     rounds.now_ms += step_ms
@@ -153,7 +153,7 @@ def test_a_clock_that_is_set_changes_no_duration(rounds: Rounds, step_ms: int) -
     assert alert.ended_ms >= alert.fired_ms
 
 
-def test_what_lasts_is_said_again_after_the_repeat_interval(rounds: Rounds) -> None:
+def test_a_lasting_alert_is_reported_again_after_the_repeat_interval(rounds: Rounds) -> None:
     threshold(channel(), repeat_minutes=30, for_minutes=0)
 
     rounds.pass_minutes([500] * 62)
@@ -163,7 +163,7 @@ def test_what_lasts_is_said_again_after_the_repeat_interval(rounds: Rounds) -> N
     assert repeats == [False, True, True]
 
 
-def test_an_alert_that_flaps_makes_no_storm(rounds: Rounds) -> None:
+def test_a_flapping_alert_causes_no_storm(rounds: Rounds) -> None:
     threshold(channel(), for_minutes=0, clear_minutes=0)
 
     rounds.pass_minutes([500, 0] * 60)
@@ -220,7 +220,7 @@ def test_a_silence_holds_the_message_until_it_ends(rounds: Rounds) -> None:
     assert said() == [("firing", 1, 0)]
 
 
-def test_what_ends_in_maintenance_was_never_told(rounds: Rounds) -> None:
+def test_resolutions_in_maintenance_were_never_announced(rounds: Rounds) -> None:
     about_verdicts(channel())
     Window.objects.create(
         name="move",
@@ -239,7 +239,7 @@ def test_what_ends_in_maintenance_was_never_told(rounds: Rounds) -> None:
     assert said() == []
 
 
-def test_an_end_is_told_in_maintenance_when_the_beginning_was(rounds: Rounds) -> None:
+def test_a_resolution_is_announced_in_maintenance_if_the_start_was(rounds: Rounds) -> None:
     about_verdicts(channel())
     rounds.pass_minute(verdicts=[verdict()])
     Window.objects.create(
@@ -257,7 +257,7 @@ def test_an_end_is_told_in_maintenance_when_the_beginning_was(rounds: Rounds) ->
     assert said() == [("firing", 1, 0), ("resolved", 0, 1)]
 
 
-def test_a_rule_that_is_switched_off_ends_its_alerts_and_says_so(rounds: Rounds) -> None:
+def test_a_disabled_rule_resolves_its_alerts_and_reports_it(rounds: Rounds) -> None:
     rule = about_verdicts(channel())
     rounds.pass_minute(verdicts=[verdict()])
     Rule.objects.filter(pk=rule.pk).update(enabled=False)
@@ -269,7 +269,7 @@ def test_a_rule_that_is_switched_off_ends_its_alerts_and_says_so(rounds: Rounds)
     assert said() == [("firing", 1, 0), ("resolved", 0, 1)]
 
 
-def test_a_rule_that_means_others_now_lets_go_of_its_alerts(rounds: Rounds) -> None:
+def test_a_rule_with_new_subjects_resolves_its_old_alerts(rounds: Rounds) -> None:
     rule = about_verdicts(channel())
     rounds.pass_minute(verdicts=[verdict()])
     rule.name_pattern = "shop-*"
@@ -280,7 +280,7 @@ def test_a_rule_that_means_others_now_lets_go_of_its_alerts(rounds: Rounds) -> N
     assert Alert.objects.get().ended_why == "rule"
 
 
-def test_without_a_channel_alerts_are_kept_and_a_later_channel_is_told(rounds: Rounds) -> None:
+def test_without_a_channel_alerts_are_kept_and_a_later_channel_is_notified(rounds: Rounds) -> None:
     rule = about_verdicts()
     rounds.pass_minute(verdicts=[verdict()])
     assert states() == ["firing"]
@@ -291,7 +291,7 @@ def test_without_a_channel_alerts_are_kept_and_a_later_channel_is_told(rounds: R
     assert said() == [("firing", 1, 0)]
 
 
-def test_a_channel_that_takes_nothing_gets_one_message_about_everything(rounds: Rounds) -> None:
+def test_a_channel_that_accepts_nothing_gets_one_message_for_everything(rounds: Rounds) -> None:
     deaf = channel()
     about_verdicts(deaf)
     for _ in range(WAITING_MAX):
@@ -304,7 +304,7 @@ def test_a_channel_that_takes_nothing_gets_one_message_about_everything(rounds: 
     assert waiting.content["firing"] == 1
 
 
-def test_alerts_of_a_rule_are_bounded(rounds: Rounds, monkeypatch) -> None:
+def test_the_number_of_a_rules_alerts_is_limited(rounds: Rounds, monkeypatch) -> None:
     monkeypatch.setattr(evaluator_module, "OPEN_MAX", 3)
     threshold(for_minutes=0)
     some = [GROUP._replace(name=f"group-{number}") for number in range(5)]
@@ -317,7 +317,7 @@ def test_alerts_of_a_rule_are_bounded(rounds: Rounds, monkeypatch) -> None:
     assert "2 alerts beyond" in Preferences.objects.get().looked_problem
 
 
-def test_trouble_with_the_database_waits_for_the_next_round(rounds: Rounds, monkeypatch) -> None:
+def test_database_problems_wait_for_the_next_round(rounds: Rounds, monkeypatch) -> None:
     threshold(channel(), for_minutes=0)
 
     def broken(*_arguments: object) -> None:
@@ -333,7 +333,7 @@ def test_trouble_with_the_database_waits_for_the_next_round(rounds: Rounds, monk
     assert said() == [("firing", 1, 0)]
 
 
-def test_old_alerts_and_messages_are_forgotten_and_what_is_open_is_not(rounds: Rounds) -> None:
+def test_old_alerts_and_messages_are_deleted_but_not_open_ones(rounds: Rounds) -> None:
     assert ENDED_MAX > 1_000
     place = channel()
     kept = preferences()
@@ -355,7 +355,7 @@ def test_old_alerts_and_messages_are_forgotten_and_what_is_open_is_not(rounds: R
     ]
 
 
-def test_threads_that_have_nothing_more_to_say_are_forgotten(rounds: Rounds) -> None:
+def test_silent_threads_are_dropped(rounds: Rounds) -> None:
     about_verdicts(channel())
     rounds.pass_minute(verdicts=[verdict()])
     assert Thread.objects.count() == 1
@@ -366,7 +366,7 @@ def test_threads_that_have_nothing_more_to_say_are_forgotten(rounds: Rounds) -> 
     assert Thread.objects.count() == 0
 
 
-def test_ending_all_leaves_no_pending_alert(rounds: Rounds) -> None:
+def test_ending_all_sessions_leaves_no_pending_alert(rounds: Rounds) -> None:
     rule = threshold(channel())
     rounds.pass_minute(500)
 
@@ -375,7 +375,7 @@ def test_ending_all_leaves_no_pending_alert(rounds: Rounds) -> None:
     assert states() == []
 
 
-def test_subjects_on_several_brokers_are_alerts_of_their_own(rounds: Rounds) -> None:
+def test_subjects_on_several_brokers_are_separate_alerts(rounds: Rounds) -> None:
     threshold(for_minutes=0, broker_pattern="broker-a")
     other = Subject(metrics.GROUP, "broker-b", "billing")
 
@@ -384,7 +384,7 @@ def test_subjects_on_several_brokers_are_alerts_of_their_own(rounds: Rounds) -> 
     assert [each.broker for each in Alert.objects.all()] == ["broker-a"]
 
 
-def test_an_alert_tells_the_names_that_show_it_and_no_key_of_a_message(rounds) -> None:
+def test_an_alert_names_its_evidence_but_no_message_key(rounds) -> None:
     about_verdicts(channel())
     names = {"message": "7F01", "times": "3", "key": "ada@example.com"}
 
@@ -395,7 +395,7 @@ def test_an_alert_tells_the_names_that_show_it_and_no_key_of_a_message(rounds) -
     assert "ada@example.com" not in str(alert.evidence)
 
 
-def test_a_rule_that_fails_is_named_undone_and_keeps_no_other_from_firing(
+def test_a_failing_rule_is_named_undone_and_does_not_keep_others_from_firing(
     rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = threshold(channel("one"), name="bad"), threshold(channel("two"), name="good")
@@ -414,7 +414,7 @@ def test_a_rule_that_fails_is_named_undone_and_keeps_no_other_from_firing(
     assert rounds.evaluator.is_well()
 
 
-def test_a_round_that_fails_for_an_unknown_reason_is_made_again(
+def test_a_round_that_fails_for_an_unknown_reason_is_repeated(
     rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threshold(channel())

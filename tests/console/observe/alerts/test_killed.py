@@ -99,7 +99,7 @@ def subjects(post: SmtpSink) -> list[str]:
     return list({each["Message-ID"]: each["Subject"] for each in post.mails}.values())
 
 
-def test_beginnings_and_ends_arrive_in_order_however_often_it_is_killed(
+def test_starts_and_ends_arrive_in_order_however_often_it_is_killed(
     environment: dict[str, str], rng: random.Random
 ) -> None:
     with http_sink() as sink:
@@ -124,7 +124,7 @@ def test_beginnings_and_ends_arrive_in_order_however_often_it_is_killed(
     assert len(messages) < len(sink.received) <= len(messages) + KILLS
 
 
-def test_the_collector_that_is_killed_tells_by_hook_and_mail_once_it_runs_again(
+def test_a_killed_collector_reports_by_hook_and_mail_once_it_runs_again(
     environment: dict[str, str],
 ) -> None:
     with http_sink() as sink, smtp_sink() as post:

@@ -51,15 +51,15 @@ def live(signs: str, terms: Terms = TERMS) -> list[str]:
         ("hhhccucc", "ppfffffr"),
     ],
 )
-def test_an_alert_fires_after_its_time_and_ends_after_its_time(signs: str, stages: str) -> None:
+def test_an_alert_fires_and_resolves_after_its_delays(signs: str, stages: str) -> None:
     assert "".join(live(signs)) == stages
 
 
-def test_without_durations_it_fires_and_ends_at_once() -> None:
+def test_without_durations_it_fires_and_resolves_immediately() -> None:
     assert live("hc", Terms(0, 0)) == ["f", "r"]
 
 
-def test_what_is_not_known_for_long_ends_and_says_so() -> None:
+def test_a_long_unknown_value_resolves_the_alert_with_an_explanation() -> None:
     firing = Life(Stage.FIRING)
 
     soon = step(firing, Sign.UNKNOWN, UNKNOWN_MS_MAX - 1, TERMS)
@@ -73,7 +73,9 @@ def test_what_is_not_known_for_long_ends_and_says_so() -> None:
 
 
 @given(st.text("hbcu", max_size=200), st.integers(0, 6), st.integers(0, 6))
-def test_no_alert_begins_or_ends_before_its_time(signs: str, for_min: int, clear_min: int) -> None:
+def test_no_alert_fires_or_resolves_before_its_time(
+    signs: str, for_min: int, clear_min: int
+) -> None:
     terms = Terms(for_min * MINUTE_MS, clear_min * MINUTE_MS)
     stages = live(signs, terms)
 
@@ -86,9 +88,7 @@ def test_no_alert_begins_or_ends_before_its_time(signs: str, for_min: int, clear
 
 
 @given(st.lists(st.integers(0, 200), max_size=300), st.integers(1, 5))
-def test_a_value_that_stays_between_the_levels_changes_nothing(
-    values: list[int], clear_min: int
-) -> None:
+def test_a_value_between_the_levels_changes_nothing(values: list[int], clear_min: int) -> None:
     """Hysteresis: each end was below the lower level, each beginning above the upper one."""
     signs = "".join("h" if v > 150 else "b" if v > 50 else "c" for v in values)
     stages = live(signs, Terms(0, clear_min * MINUTE_MS))

@@ -79,19 +79,19 @@ def text(client: Any, page: str, /, *arguments: object, **query: object) -> str:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_everyone_may_look_and_empty_pages_say_what_to_do(name: str, actors: Actors) -> None:
+def test_everyone_may_view_and_empty_pages_explain_what_to_do(name: str, actors: Actors) -> None:
     assert 'class="empty' in text(actors.reader, name)
     assert 'class="empty' in text(actors.admin, name)
 
 
 @pytest.mark.parametrize("name", ADMINISTRATORS_PAGES)
-def test_what_changes_is_the_administrators(name: str, actors: Actors) -> None:
+def test_only_administrators_change_things(name: str, actors: Actors) -> None:
     text(actors.admin, name)
 
     assert actors.reader.get(reverse(f"alerts:{name}")).status_code == 403
 
 
-def test_a_reader_is_offered_no_change(actors: Actors) -> None:
+def test_a_read_only_user_is_offered_no_change(actors: Actors) -> None:
     alert(urgent())
     Window.objects.create(name="n", kind="weekly", zone="UTC", begins="01:00", minutes=5)
 
@@ -101,7 +101,7 @@ def test_a_reader_is_offered_no_change(actors: Actors) -> None:
         assert "/new/" not in content, name
 
 
-def test_what_fires_is_shown_by_urgency_with_its_evidence(actors: Actors) -> None:
+def test_firing_alerts_are_shown_by_urgency_with_their_evidence(actors: Actors) -> None:
     rule = urgent()
     alert(rule, severity="warn", name="shop")
     alert(rule)
@@ -116,7 +116,7 @@ def test_what_fires_is_shown_by_urgency_with_its_evidence(actors: Actors) -> Non
     assert "Silenced" in content
 
 
-def test_the_overview_counts_what_fires(actors: Actors, collector: None) -> None:
+def test_the_overview_counts_firing_alerts(actors: Actors, collector: None) -> None:
     assert "data-alerts" not in actors.reader.get(reverse("overview:index")).content.decode()
     alert(urgent())
 
@@ -136,7 +136,7 @@ def test_the_history_is_narrowed(actors: Actors) -> None:
     assert "No matching alerts" in text(actors.reader, "history", rule="none")
 
 
-def test_a_rule_is_made_changed_switched_and_deleted(actors: Actors) -> None:
+def test_a_rule_is_created_changed_switched_and_deleted(actors: Actors) -> None:
     channel = Channel.objects.create(name="chat", kind="slack", url=SECRET_URL)
     data = ALERT_RULE | {"channels": [channel.pk], "verdicts": ["stopped"]}
     actors.admin.post(reverse("alerts:rule-create"), data)
@@ -186,7 +186,7 @@ def test_a_rule_is_made_changed_switched_and_deleted(actors: Actors) -> None:
         ),
     ],
 )
-def test_a_rule_that_makes_no_sense_is_refused(actors: Actors, changed, problem: str) -> None:
+def test_an_invalid_rule_is_rejected(actors: Actors, changed, problem: str) -> None:
     answer = actors.admin.post(reverse("alerts:rule-create"), ALERT_RULE | changed)
 
     assert answer.status_code == 422
@@ -194,7 +194,7 @@ def test_a_rule_that_makes_no_sense_is_refused(actors: Actors, changed, problem:
     assert Rule.objects.count() == 0
 
 
-def test_the_preview_counts_what_would_have_fired(actors: Actors) -> None:
+def test_the_preview_counts_alerts_that_would_have_fired(actors: Actors) -> None:
     first = (now_ms() // MINUTE_MS - 60) * MINUTE_MS
     lags = ([500] * 5 + [0] * 10) * 4
     rows = {(GROUP, metrics.LAG): [each for lag in lags for each in [lag] * 6]}
@@ -258,14 +258,16 @@ def test_secrets_are_never_shown_again(actors: Actors) -> None:
         {"kind": "fax"},
     ],
 )
-def test_a_channel_that_leads_nowhere_is_refused(actors: Actors, changed: dict[str, str]) -> None:
+def test_a_channel_without_a_reachable_target_is_rejected(
+    actors: Actors, changed: dict[str, str]
+) -> None:
     answer = actors.admin.post(reverse("alerts:channel-create"), ALERT_CHANNEL | changed)
 
     assert answer.status_code == 422
     assert Channel.objects.count() == 0
 
 
-def test_a_test_goes_the_way_of_alerts_and_is_bounded(actors: Actors) -> None:
+def test_a_test_message_takes_the_path_of_alerts_and_is_limited(actors: Actors) -> None:
     channel = Channel.objects.create(name="chat", kind="slack", url=SECRET_URL)
 
     for _ in range(5):
@@ -277,7 +279,7 @@ def test_a_test_goes_the_way_of_alerts_and_is_bounded(actors: Actors) -> None:
     assert "No history yet" in content  # nothing is delivered while no collector runs
 
 
-def test_a_window_is_kept_in_the_zone_of_the_person(actors: Actors) -> None:
+def test_a_window_keeps_the_users_time_zone(actors: Actors) -> None:
     actors.admin.post(reverse("alerts:window-create"), ALERT_WINDOW | {"enabled": "on"})
     window = Window.objects.get()
     assert (window.begins, window.zone, window.weekdays) == ("02:00", "Europe/Berlin", [0, 6])
@@ -301,14 +303,14 @@ def test_a_window_is_kept_in_the_zone_of_the_person(actors: Actors) -> None:
         {"kind": "once", "begins_once": "yesterday"},
     ],
 )
-def test_a_window_that_is_never_open_is_refused(actors: Actors, changed: dict[str, Any]) -> None:
+def test_a_window_that_is_never_open_is_rejected(actors: Actors, changed: dict[str, Any]) -> None:
     answer = actors.admin.post(reverse("alerts:window-create"), ALERT_WINDOW | changed)
 
     assert answer.status_code == 422
     assert Window.objects.count() == 0
 
 
-def test_an_alert_is_silenced_from_the_page_and_the_silence_ended(actors: Actors) -> None:
+def test_an_alert_is_silenced_on_the_page_and_the_silence_ended(actors: Actors) -> None:
     firing = alert(urgent())
     actors.admin.post(reverse("alerts:silence", args=[firing.pk]), {"minutes": "240"})
     made = Silence.objects.get()
@@ -326,7 +328,7 @@ def test_an_alert_is_silenced_from_the_page_and_the_silence_ended(actors: Actors
     assert Silence.objects.count() == 0
 
 
-def test_a_link_in_a_message_asks_before_it_silences(actors: Actors) -> None:
+def test_a_silence_link_asks_for_confirmation(actors: Actors) -> None:
     firing = alert(urgent())
     url = reverse("alerts:silence-link", args=[silence_token(firing.pk)])
 
@@ -341,7 +343,7 @@ def test_a_link_in_a_message_asks_before_it_silences(actors: Actors) -> None:
     assert (entry.action, entry.actor_name, entry.outcome) == ("alert.silence", "", "done")
 
 
-def test_a_link_silences_nothing_that_is_over(actors: Actors) -> None:
+def test_a_link_silences_only_open_alerts(actors: Actors) -> None:
     over = alert(urgent(), state="resolved", ended_ms=now_ms(), open_key=None)
     url = reverse("alerts:silence-link", args=[silence_token(over.pk)])
 
@@ -350,13 +352,13 @@ def test_a_link_silences_nothing_that_is_over(actors: Actors) -> None:
 
 
 @pytest.mark.parametrize("token", ["x", "MQ:1:x", "\u00e9", "a" * 500])
-def test_a_link_of_nobody_s_is_refused(actors: Actors, token: str) -> None:
+def test_an_unknown_invitation_link_is_rejected(actors: Actors, token: str) -> None:
     assert alert_of(token) is None
     url = reverse("alerts:silence-link", args=[token])
     assert actors.stranger.post(url).status_code == 404
 
 
-def test_charts_have_marks_where_alerts_fired_and_ended(actors: Actors) -> None:
+def test_charts_have_marks_where_alerts_fired_and_resolved(actors: Actors) -> None:
     alert(fired_ms=now_ms() - 600_000, ended_ms=now_ms() - 300_000, state="resolved")
     alert(name="other")
 

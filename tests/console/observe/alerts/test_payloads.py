@@ -116,7 +116,7 @@ def test_a_long_message_is_cut_between_lines(kind: str, alert: Alert) -> None:
     assert "…" in text
 
 
-def test_a_headline_says_what_happens(alert: Alert) -> None:
+def test_a_headline_describes_what_happens(alert: Alert) -> None:
     ended = Alert.objects.get(pk=alert.pk)
     ended.state, ended.ended_why = "resolved", "clear"
 
@@ -136,11 +136,11 @@ def test_mail_has_the_step_and_the_links(alert: Alert) -> None:
     assert "Silence: http://" in text
 
 
-def test_a_message_about_several_threads_has_no_link_to_silence(alert: Alert) -> None:
+def test_a_message_about_several_threads_has_no_silence_link(alert: Alert) -> None:
     assert shown("webhook", alert, thread="")["silence_url"] == ""
 
 
-def test_signatures_are_what_receivers_check() -> None:
+def test_signatures_match_what_receivers_verify() -> None:
     expected = hmac.new(b"key", b"1795251600.{}", hashlib.sha256).hexdigest()
     assert signature("key", "1795251600", b"{}") == f"v1={expected}"
 

@@ -55,7 +55,7 @@ def stopped(store: HistoryStore) -> None:
     keep(store, FIRST_MS, rows)
 
 
-def test_what_stands_goes_on_though_its_rule_would_not_begin_it_any_more(store) -> None:
+def test_an_open_alert_continues_even_if_its_rule_would_no_longer_fire(store) -> None:
     """After an hour without consumption, only the earlier verdict keeps it going."""
     stopped(store)
 
@@ -66,13 +66,13 @@ def test_what_stands_goes_on_though_its_rule_would_not_begin_it_any_more(store) 
     assert 0 <= begun <= (5 + 2 * VERDICT_EVERY) * MINUTE_MS
 
 
-def test_a_group_that_has_stopped_is_not_replayed_as_one_that_never_began(store) -> None:
+def test_a_stopped_group_is_not_replayed_as_one_that_never_started(store) -> None:
     stopped(store)
 
     assert preview(store, rule("stalled"), END_MS).fired == []
 
 
-def test_a_disk_that_fills_is_replayed_by_the_days_before_it(store) -> None:
+def test_the_previous_days_show_how_a_disk_fills(store) -> None:
     """It fills by 10 % a day and 80 % are used, so it's full within a day."""
     total, minutes = 10**12, 3 * 24 * 60
     for minute in [*range(0, minutes - 60, 10), *range(minutes - 60, minutes)]:

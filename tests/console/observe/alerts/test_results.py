@@ -58,7 +58,7 @@ def test_a_webhook_has_table_and_picture() -> None:
 
 
 @pytest.mark.parametrize("kind", ["slack", "teams", "dingtalk"])
-def test_a_chat_has_the_first_rows_and_a_link(kind) -> None:
+def test_a_chat_message_has_the_first_rows_and_a_link(kind) -> None:
     text = json.dumps(shown(kind, content(50)), ensure_ascii=False)
 
     assert "late &amp; lost" in text if kind == "slack" else "late & lost" in text
@@ -68,7 +68,7 @@ def test_a_chat_has_the_first_rows_and_a_link(kind) -> None:
     assert "/alerts/" not in text
 
 
-def test_a_mail_says_no_more_than_its_table(settings) -> None:
+def test_a_mail_has_no_more_than_its_table(settings) -> None:
     made = content(ROWS_MAX + 3)
     html = as_html(made)
 
@@ -80,7 +80,7 @@ def test_a_mail_says_no_more_than_its_table(settings) -> None:
     assert "topic · sent" in plain(made)
 
 
-def test_only_channels_that_there_are_are_told() -> None:
+def test_only_existing_channels_are_notified() -> None:
     on, off = (
         Channel.objects.create(name=name, kind="slack", enabled=name == "on")
         for name in ("on", "off")
@@ -90,7 +90,7 @@ def test_only_channels_that_there_are_are_told() -> None:
     assert Message.objects.get().channel == on
 
 
-def test_a_picture_of_bars_is_text_that_breaks_nothing() -> None:
+def test_a_bar_picture_is_text_that_breaks_nothing() -> None:
     bars = pictures.of_bars([("<b>&\x00", "2\xa0000", 1.0), ("x" * 99, "1", 0.0)])
 
     found = ET.fromstring(pictures.svg_of(bars))
@@ -118,7 +118,7 @@ def test_a_picture_over_time_has_a_line_for_each_name() -> None:
     assert "1\xa0000" in texts
 
 
-def test_a_picture_is_the_same_after_it_was_kept_and_below_its_title() -> None:
+def test_a_saved_picture_is_unchanged_and_below_its_title() -> None:
     picture = pictures.of_bars([("orders", "1", 1.0)]).headed("Traffic", "last hour")
 
     kept = pictures.picture_from_json(json.loads(json.dumps(picture.as_json())))
@@ -131,11 +131,11 @@ def test_a_picture_is_the_same_after_it_was_kept_and_below_its_title() -> None:
 
 
 @pytest.mark.parametrize("found", [None, "", "<svg/>", {}, {"height": 1, "shapes": [{}]}])
-def test_what_is_no_picture_is_none(found: object) -> None:
+def test_an_invalid_picture_is_not_read(found: object) -> None:
     assert pictures.picture_from_json(found) is None
 
 
-def test_a_png_has_the_shapes_where_the_svg_has_them() -> None:
+def test_a_png_has_its_shapes_where_the_svg_has_them() -> None:
     bar = pictures.Box((100, 40, 50, 20), "#ff0000")
     line = pictures.Line([(0, 90), (720, 90)], "#0000ff", 4)
 
@@ -157,7 +157,7 @@ def no_further_font(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_further_font")
-def test_letters_that_no_font_has_are_their_codes_and_words_are_english_then() -> None:
+def test_letters_missing_in_all_fonts_are_codes_and_words_are_then_english() -> None:
     def written(text: str) -> str:
         return rasters.font_for(text, pictures.TEXT_SIZE, pictures.LABEL_CHARACTERS_MAX)[1]
 
@@ -171,7 +171,9 @@ def test_letters_that_no_font_has_are_their_codes_and_words_are_english_then() -
 
 
 @pytest.mark.usefixtures("no_further_font")
-def test_what_is_missing_is_logged_once_with_its_package(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_extension_is_logged_once_with_its_package(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     chinese = pictures.of_bars([("\u8ba2\u5355", "1", 1.0)])
 
     assert not rasters.is_font_missing(pictures.of_bars([("orders \u2264", "1", 1.0)]))
@@ -184,9 +186,7 @@ def test_what_is_missing_is_logged_once_with_its_package(caplog: pytest.LogCaptu
 
 
 @pytest.mark.usefixtures("no_further_font")
-def test_a_font_that_was_installed_meanwhile_is_found(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_newly_installed_font_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # A character that our own font lacks, in place of a Chinese one.
     monkeypatch.setattr(rasters, "SAMPLES", {"zh": "\u2215"})
     assert rasters.writable("zh-hans") == "en"
@@ -198,14 +198,14 @@ def test_a_font_that_was_installed_meanwhile_is_found(
     assert rasters.font_for("a \u2215 b", pictures.TEXT_SIZE, 34)[1] == "a \u2215 b"
 
 
-def test_a_chinese_letter_takes_the_room_of_two() -> None:
+def test_a_chinese_character_is_two_columns_wide() -> None:
     assert pictures.cut("\u8ba2" * 17) == "\u8ba2" * 17
     assert pictures.cut("\u8ba2" * 18) == "\u8ba2" * 16 + "\u2026"
     assert pictures.cut("a" * 34) == "a" * 34
     assert pictures.cut("a" * 35) == "a" * 33 + "\u2026"
 
 
-def test_a_line_is_broken_where_nobody_looked_and_a_point_alone_is_a_dot() -> None:
+def test_a_line_is_broken_at_missing_samples_and_a_single_point_is_a_dot() -> None:
     values = [1, 2, None, 2, None]
     points = {"times": list(range(5)), "series": [{"label": "", "values": values}]}
 

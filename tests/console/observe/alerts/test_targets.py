@@ -18,7 +18,7 @@ INSIDE = (
 
 
 @pytest.mark.parametrize("address", INSIDE)
-def test_an_address_of_the_inside_is_refused(settings, address: str) -> None:
+def test_an_internal_address_is_rejected(settings, address: str) -> None:
     host = f"[{address}]" if ":" in address else address
     settings.TREBUCHET_ALERT_TARGETS = []
     settings.TREBUCHET_ALERT_TARGETS_ONLY = False
@@ -28,7 +28,7 @@ def test_an_address_of_the_inside_is_refused(settings, address: str) -> None:
         checked(parsed(f"https://{host}/hook"))
 
 
-def test_an_address_of_the_internet_is_allowed_over_https_alone(settings) -> None:
+def test_an_internet_address_is_allowed_only_over_https(settings) -> None:
     settings.TREBUCHET_ALERT_TARGETS = []
     settings.TREBUCHET_ALERT_TARGETS_ONLY = False
 
@@ -37,7 +37,7 @@ def test_an_address_of_the_internet_is_allowed_over_https_alone(settings) -> Non
         checked(parsed("http://8.8.8.8/hook"))
 
 
-def test_with_only_the_internet_is_refused_too(settings) -> None:
+def test_an_address_only_reachable_from_the_internet_is_also_rejected(settings) -> None:
     settings.TREBUCHET_ALERT_TARGETS = ["10.0.0.0/8"]
     settings.TREBUCHET_ALERT_TARGETS_ONLY = True
 
@@ -56,7 +56,9 @@ def test_with_only_the_internet_is_refused_too(settings) -> None:
         (["hooks.internal"], "http://127.0.0.1/hook", False),
     ],
 )
-def test_what_the_machine_s_administrator_names_is_allowed(settings, words, url, good) -> None:
+def test_addresses_named_by_the_machines_administrator_are_allowed(
+    settings, words, url, good
+) -> None:
     settings.TREBUCHET_ALERT_TARGETS = words
     settings.TREBUCHET_ALERT_TARGETS_ONLY = False
 
@@ -67,7 +69,7 @@ def test_what_the_machine_s_administrator_names_is_allowed(settings, words, url,
             checked(parsed(url))
 
 
-def test_a_name_with_one_address_inside_is_refused(settings, monkeypatch) -> None:
+def test_a_name_with_one_internal_address_is_rejected(settings, monkeypatch) -> None:
     settings.TREBUCHET_ALERT_TARGETS = []
     settings.TREBUCHET_ALERT_TARGETS_ONLY = False
     found = [(2, 1, 6, "", ("8.8.8.8", 443)), (2, 1, 6, "", ("127.0.0.1", 443))]
@@ -86,7 +88,7 @@ def test_a_name_with_one_address_inside_is_refused(settings, monkeypatch) -> Non
         *("https://[::1", "https://example.com/" + "x" * 2_000, "https://ex\u00e4mple.com/"),
     ],
 )
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_an_invalid_address_is_rejected(url: str) -> None:
     with pytest.raises(TargetError):
         parsed(url)
 

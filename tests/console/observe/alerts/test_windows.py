@@ -25,7 +25,7 @@ def weekly(begins: str, minutes: int, weekdays: list[int], zone: str = BERLIN) -
     )
 
 
-def test_a_window_once_is_open_from_its_beginning_to_its_end() -> None:
+def test_a_one_time_window_is_open_from_its_start_to_its_end() -> None:
     window = Window(kind=Window.Kind.ONCE, begins="2026-11-22T22:30", minutes=60, zone=BERLIN)
 
     assert not is_open(window, at("2026-11-22T22:30") - 1)
@@ -69,7 +69,9 @@ def test_a_window_of_days_is_open_on_each_of_them() -> None:
         ("2027-10-31T02:30", at("2027-10-31T02:10", fold=1), at("2027-10-31T02:30", fold=1)),
     ],
 )
-def test_an_hour_is_an_hour_when_clocks_are_set(begins: str, inside: int, after: int) -> None:
+def test_an_hour_has_the_same_length_when_clocks_change(
+    begins: str, inside: int, after: int
+) -> None:
     once = Window(kind=Window.Kind.ONCE, begins=begins, minutes=60, zone=BERLIN)
     daily = weekly("02:30", 60, DAILY)
 
@@ -78,7 +80,7 @@ def test_an_hour_is_an_hour_when_clocks_are_set(begins: str, inside: int, after:
         assert not is_open(window, after)
 
 
-def test_a_window_that_is_switched_off_is_never_open() -> None:
+def test_a_disabled_window_is_never_open() -> None:
     window = weekly("00:00", 24 * 60, DAILY)
     window.enabled = False
 
@@ -97,5 +99,5 @@ def test_a_window_that_is_switched_off_is_never_open() -> None:
         ("", "*", False),
     ],
 )
-def test_patterns_mean_subjects(broker: str, name: str, meant: bool) -> None:
+def test_patterns_match_subjects(broker: str, name: str, meant: bool) -> None:
     assert is_about(broker, name, "broker-a", "billing@Orders") is meant

@@ -79,7 +79,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.store.database.close()
 
 
-def test_what_came_between_two_samples_is_kept(world) -> None:
+def test_events_between_two_samples_are_kept(world) -> None:
     world.collector.turn()
     world.turn(puts=5)
     world.turn(puts=0)
@@ -88,7 +88,7 @@ def test_what_came_between_two_samples_is_kept(world) -> None:
     assert world.rows(metrics.RETAINED, 3) == [0, 5, 5]
 
 
-def test_a_new_collector_goes_on_where_the_last_one_ended(world) -> None:
+def test_a_new_collector_continues_where_the_last_one_ended(world) -> None:
     world.collector.turn()
     world.turn(puts=5)
     world.new_collector()
@@ -110,7 +110,7 @@ def test_a_short_pause_is_a_gap_whose_messages_count(world) -> None:
     assert found.weight(Column(metrics.PUT.code)).tolist() == [0, 0, 0, 30_000]
 
 
-def test_after_a_long_pause_counting_begins_anew(world) -> None:
+def test_after_a_long_pause_counting_starts_over(world) -> None:
     world.collector.turn()
     world.turn(puts=500, after_ms=CARRIED_MS_MAX + 10_000)
     world.turn(puts=2)
@@ -119,7 +119,7 @@ def test_after_a_long_pause_counting_begins_anew(world) -> None:
     assert [value for value in world.rows(metrics.PUT, slots) if value is not None] == [2]
 
 
-def test_a_restarted_broker_loses_nothing_and_jumps_nowhere(world) -> None:
+def test_a_restarted_broker_causes_no_loss_and_no_jump(world) -> None:
     world.collector.turn()
     world.turn(puts=5)
     world.broker.silent = BrokerDownError(ADDRESS, "refused")
@@ -131,7 +131,7 @@ def test_a_restarted_broker_loses_nothing_and_jumps_nowhere(world) -> None:
     assert world.rows(metrics.PUT, 4) == [None, 5, None, 4]
 
 
-def test_a_clock_that_is_set_back_makes_no_rate_negative_and_no_message_lost(world) -> None:
+def test_a_clock_that_steps_back_makes_no_rate_negative_and_loses_no_message(world) -> None:
     world.collector.turn()
     for _ in range(3):
         world.turn(puts=2)
@@ -144,7 +144,7 @@ def test_a_clock_that_is_set_back_makes_no_rate_negative_and_no_message_lost(wor
     assert rows == [None, 2, 4, 4]
 
 
-def test_after_a_restart_with_the_clock_set_back_one_sample_is_unknown(world) -> None:
+def test_after_a_restart_with_a_clock_step_back_one_sample_is_unknown(world) -> None:
     world.collector.turn()
     world.turn(puts=2)
     world.time.wall_ms -= 3_600_000
@@ -158,7 +158,7 @@ def test_after_a_restart_with_the_clock_set_back_one_sample_is_unknown(world) ->
     assert found.sum(Column(metrics.PUT.code)).tolist() == [0, 0, 0, 1]
 
 
-def test_a_broker_that_does_not_answer_is_a_gap_and_is_named(world) -> None:
+def test_an_unresponsive_broker_is_a_named_gap(world) -> None:
     world.collector.turn()
     world.broker.silent = BrokerDownError(ADDRESS, "refused")
     world.turn()
@@ -175,7 +175,7 @@ def test_without_a_name_server_there_is_no_sample_and_the_reason_is_kept(world) 
     assert "127.0.0.1:9876" in world.status().problems["*"]
 
 
-def test_a_sample_that_the_disk_refused_is_counted_with_the_next(world) -> None:
+def test_a_sample_rejected_by_the_disk_is_counted_with_the_next(world) -> None:
     world.collector.turn()
     database = world.store.database
     [(pages,)] = database.rows("PRAGMA page_count")
@@ -197,7 +197,7 @@ def test_a_sample_that_the_disk_refused_is_counted_with_the_next(world) -> None:
     assert sum(value for value in world.rows(metrics.PUT, slots) if value) == total
 
 
-def test_samples_are_folded_in_the_time_between(world) -> None:
+def test_samples_are_folded_in_between(world) -> None:
     world.turn()
     turns = 0
 
@@ -240,7 +240,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("changes", ODD.values(), ids=ODD)
-def test_no_number_of_a_broker_ends_the_collector_or_what_it_keeps(
+def test_no_number_from_a_broker_breaks_the_collector_or_its_data(
     world, monkeypatch, changes
 ) -> None:
     world.collector.turn()
@@ -262,7 +262,7 @@ def test_no_number_of_a_broker_ends_the_collector_or_what_it_keeps(
     assert world.store.samples_waiting() == 0
 
 
-def test_a_broker_whose_answer_cannot_be_kept_keeps_no_other_from_being_sampled(
+def test_a_broker_with_an_unusable_answer_does_not_stop_others_from_being_sampled(
     world, monkeypatch
 ) -> None:
     node, whole = next(iter(world.samples.take().items()))
@@ -278,7 +278,7 @@ def test_a_broker_whose_answer_cannot_be_kept_keeps_no_other_from_being_sampled(
 
 
 @pytest.mark.parametrize("error", [KeyError("of a bug"), HistoryError("locked")])
-def test_rules_that_fail_end_no_sample(world, error) -> None:
+def test_failing_rules_end_no_sample(world, error) -> None:
     def judge(*_: object) -> None:
         raise error
 
@@ -289,7 +289,7 @@ def test_rules_that_fail_end_no_sample(world, error) -> None:
     assert [v for v in world.rows(metrics.PUT, 3) if v is not None] == [2]
 
 
-def test_hours_that_cannot_be_written_end_no_sample(world) -> None:
+def test_unwritable_hours_end_no_sample(world) -> None:
     turns = 0
 
     def write(_: int) -> Iterator[None]:
@@ -310,7 +310,7 @@ def test_hours_that_cannot_be_written_end_no_sample(world) -> None:
     assert turns == 2 * WRITE_EVERY
 
 
-def test_a_group_that_reads_at_once_is_not_looked_at(world) -> None:
+def test_a_group_that_keeps_up_is_not_examined(world) -> None:
     world.broker.add_group("billing")
     soon_ms = now_ms() + 3_600_000
     world.broker.put("Orders", 0, 1, 2, soon_ms)
@@ -336,16 +336,16 @@ def test_a_group_that_reads_at_once_is_not_looked_at(world) -> None:
         (None, START_MS + 1, 0),
     ],
 )
-def test_what_a_sample_covers(accounted, wall_before, covered) -> None:
+def test_a_samples_fields(accounted, wall_before, covered) -> None:
     assert covered_ms(accounted, wall_before, Moment(START_MS, 10_000)) == covered
 
 
 @pytest.mark.parametrize(("wall", "left"), [(0, 10_000), (1, 9_999), (9_700, 10_300)])
-def test_samples_are_taken_as_ten_seconds_begin(wall, left) -> None:
+def test_samples_are_taken_at_the_start_of_ten_seconds(wall, left) -> None:
     assert until_next_ms(wall) == left
 
 
-def test_a_failover_is_a_mark_and_a_restart_is_another(world) -> None:
+def test_a_failover_is_marked_and_so_is_a_restart(world) -> None:
     world.samples.gauges = {"epoch": 1}
     world.collector.turn()
     world.samples.boot_timestamp = START_MS + 1

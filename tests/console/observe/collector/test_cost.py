@@ -58,14 +58,14 @@ def calls(what: Callable[[], None]) -> int:
     return sum(each.callcount for each in profile.getstats())
 
 
-def test_a_sample_takes_a_few_calls_a_topic(turns) -> None:
+def test_a_sample_takes_a_few_calls_per_topic(turns) -> None:
     turns.take(2)
     turns.let_time_pass()
 
     assert calls(turns.collector.turn) / TOPICS < CALLS_A_SAMPLE
 
 
-def test_folding_takes_no_call_for_each_number_of_a_block(turns) -> None:
+def test_folding_needs_no_call_per_number_of_a_block(turns) -> None:
     turns.take(FOLD_EVERY)
     blocks = TOPICS * SUBJECTS_A_TOPIC * len(TIERS)
 

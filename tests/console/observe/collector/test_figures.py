@@ -13,14 +13,14 @@ PAIR = metrics.pair("billing", "Orders")
 PROGRESS = ("billing", "Orders")
 
 
-def test_a_topics_messages_are_what_its_queues_grew_by() -> None:
+def test_a_topics_messages_are_the_growth_of_its_queues() -> None:
     found = Found(sample({"Orders": [0, 0, 5, 1, 2, 9]}), sample({"Orders": [0, 1, 8, 1, 2, 9]}))
 
     assert found.of(T, "Orders", metrics.PUT) == 3
     assert found.of(T, "Orders", metrics.RETAINED) == 7 + 7
 
 
-def test_each_queues_messages_are_kept_beside_their_topics() -> None:
+def test_each_queues_messages_are_stored_beside_their_topics() -> None:
     found = Found(sample({"Orders": [0, 0, 5, 1, 2, 9]}), sample({"Orders": [0, 1, 8, 1, 2, 9]}))
 
     assert [found.of(T, "Orders", metrics.PUT, queue) for queue in (0, 1)] == [3, 0]
@@ -29,7 +29,7 @@ def test_each_queues_messages_are_kept_beside_their_topics() -> None:
 
 
 @pytest.mark.parametrize(("count", "kept"), [(QUEUES_MAX, 1), (QUEUES_MAX + 1, None)])
-def test_of_brokers_with_very_many_queues_the_topics_alone_are_kept(count, kept) -> None:
+def test_brokers_with_very_many_queues_only_keep_the_topics(count, kept) -> None:
     """Each queue would be one of the 20,000 series that fit in a year."""
     before, now = (
         sample({"Orders": [each for number in range(count) for each in (number, 0, end)]})
@@ -41,7 +41,7 @@ def test_of_brokers_with_very_many_queues_the_topics_alone_are_kept(count, kept)
     assert found.of(T, "Orders", metrics.PUT, 7) == kept
 
 
-def test_the_first_sample_of_all_knows_no_counter() -> None:
+def test_the_very_first_sample_has_no_counter() -> None:
     found = Found(None, sample({"Orders": [0, 0, 5]}, counters={"put": 5}))
 
     assert found.of(T, "Orders", metrics.PUT) is None
@@ -57,7 +57,7 @@ def test_a_new_topic_and_a_new_queue_count_from_their_beginning() -> None:
     assert found.of(T, "New", metrics.PUT) == 4
 
 
-def test_a_topic_that_another_broker_did_not_name_before_is_no_jump() -> None:
+def test_a_topic_that_another_broker_did_not_report_before_is_not_a_jump() -> None:
     before = sample({}, is_whole=False)
     found = Found(before, sample({"Orders": [0, -1, 1_000_000]}, is_whole=False))
 
@@ -65,13 +65,13 @@ def test_a_topic_that_another_broker_did_not_name_before_is_no_jump() -> None:
     assert found.of(T, "Orders", metrics.RETAINED) is None
 
 
-def test_a_topic_made_anew_is_not_known_for_one_sample() -> None:
+def test_a_recreated_topic_is_unknown_for_one_sample() -> None:
     found = Found(sample({"Orders": [0, 0, 500]}), sample({"Orders": [0, 0, 3]}))
 
     assert found.of(T, "Orders", metrics.PUT) is None
 
 
-def test_a_start_of_the_broker_is_no_jump() -> None:
+def test_a_broker_start_is_not_a_jump() -> None:
     before = sample(
         {"Orders": [0, 0, 5]},
         sizes={"Orders": 900},
@@ -94,13 +94,13 @@ def test_a_start_of_the_broker_is_no_jump() -> None:
     assert found.of(B, "0", metrics.PUT_TOOK, 0) == 1
 
 
-def test_a_counter_that_falls_without_a_start_is_not_known() -> None:
+def test_a_counter_that_falls_without_a_restart_is_unknown() -> None:
     found = Found(sample(counters={"put": 9}), sample(counters={"put": 4}))
 
     assert found.of(B, "0", metrics.PUT) is None
 
 
-def test_a_lag_is_known_by_queue_and_in_all() -> None:
+def test_a_lag_is_known_per_queue_and_in_total() -> None:
     now = sample({}, {PROGRESS: [0, 5, 9, START_MS - 2_000, 1, 7, 7, -1]})
 
     found = Found(None, now)
@@ -112,7 +112,7 @@ def test_a_lag_is_known_by_queue_and_in_all() -> None:
     assert found.of(P, PAIR, metrics.LAG_AGE, 1) == 0
 
 
-def test_an_age_that_is_not_known_is_not_zero() -> None:
+def test_an_unknown_age_is_not_zero() -> None:
     found = Found(None, sample({}, {PROGRESS: [0, 5, 9, -1]}))
 
     assert found.of(P, PAIR, metrics.LAG) == 4
@@ -120,7 +120,7 @@ def test_an_age_that_is_not_known_is_not_zero() -> None:
     assert found.of(P, PAIR, metrics.LAG_AGE) is None
 
 
-def test_going_back_is_not_consuming() -> None:
+def test_a_rewind_is_not_consuming() -> None:
     before = sample({}, {PROGRESS: [0, 50, 90, 1, 1, 10, 90, 1]})
 
     found = Found(before, sample({}, {PROGRESS: [0, 20, 90, 1, 1, 15, 90, 1]}))
@@ -129,7 +129,7 @@ def test_going_back_is_not_consuming() -> None:
     assert found.of(P, PAIR, metrics.REWOUND) == 30
 
 
-def test_a_queue_made_anew_is_not_gone_back_in() -> None:
+def test_a_recreated_queue_is_not_rewound() -> None:
     found = Found(sample({}, {PROGRESS: [0, 50, 90, 1]}), sample({}, {PROGRESS: [0, 0, 2, 1]}))
 
     assert found.of(P, PAIR, metrics.REWOUND) == 0
@@ -139,7 +139,7 @@ def test_a_queue_made_anew_is_not_gone_back_in() -> None:
     ("before", "now", "dead"),
     [({}, {}, 0), ({}, {"%DLQ%billing": [0, 0, 2]}, 2), ({"%DLQ%billing": [0, 0, 2]},) * 2 + (0,)],
 )
-def test_dead_letters_are_the_groups(before, now, dead) -> None:
+def test_dead_letters_belong_to_the_group(before, now, dead) -> None:
     members: dict[str, int | None] = {"billing": 1}
     found = Found(sample(before, members=members), sample(now, members=members))
 
@@ -147,13 +147,13 @@ def test_dead_letters_are_the_groups(before, now, dead) -> None:
     assert found.of(G, "billing", metrics.MEMBERS) == 1
 
 
-def test_members_that_a_broker_does_not_say_are_not_known() -> None:
+def test_members_that_a_broker_does_not_report_are_unknown() -> None:
     found = Found(None, sample(members={"billing": None}))
 
     assert found.of(G, "billing", metrics.MEMBERS) is None
 
 
-def test_a_slave_speaks_for_itself_alone() -> None:
+def test_a_slave_only_speaks_for_itself() -> None:
     now = sample({"Orders": [0, 0, 5]}, broker_id=1, gauges={"rss": 7})
 
     found = Found(None, now)
@@ -162,14 +162,14 @@ def test_a_slave_speaks_for_itself_alone() -> None:
     assert found.of(B, "1", metrics.RSS) == 7
 
 
-def test_topics_of_the_broker_itself_are_left_out() -> None:
+def test_system_topics_are_left_out() -> None:
     found = Found(None, sample({"SCHEDULE_TOPIC_XXXX": [0, 0, 5], "%RETRY%billing": [0, 0, 1]}))
 
     assert found.of(T, "SCHEDULE_TOPIC_XXXX", metrics.RETAINED) is None
     assert found.of(T, "%RETRY%billing", metrics.RETAINED) == 1
 
 
-def test_replication_is_kept_of_masters_and_slaves() -> None:
+def test_replication_history_is_kept_of_masters_and_slaves() -> None:
     gauges = {"slaves": 2, "slavesInSync": 1, "replicationBehind": 500, "epoch": 3}
     of_master = Found(None, sample(gauges=gauges))
     of_slave = Found(
@@ -185,7 +185,7 @@ def test_replication_is_kept_of_masters_and_slaves() -> None:
     assert of_slave.of(metrics.BROKER, "1", metrics.MASTER_SILENT) == 40
 
 
-def test_what_a_promoted_slave_has_counted_since_its_start_is_not_what_was_added() -> None:
+def test_a_promoted_slaves_counts_since_its_start_are_not_additions() -> None:
     before = sample({"T": [0, 0, 5]}, counters={"put": 900}, gauges={"epoch": 1})
     promoted = sample(
         {"T": [0, 0, 7]},

@@ -44,7 +44,7 @@ def told(**more: Any) -> BrokerSample:
     return sample(TOPIC_ROWS, {("g", "T"): [0, 3, 5, START_MS]}, members={"g": 3}, **more)
 
 
-def test_what_is_odd_has_a_figure() -> None:
+def test_odd_values_have_a_figure() -> None:
     found = Found(told(), told(**FINDINGS))
 
     assert found.of(T, "T", metrics.LARGEST) == 4_000_000
@@ -54,7 +54,7 @@ def test_what_is_odd_has_a_figure() -> None:
     assert found.of(B, "0", metrics.CLOCK_OFF) == 42_000
 
 
-def test_what_is_all_right_has_none_but_clocks_are_known() -> None:
+def test_healthy_clients_have_no_finding_and_known_clocks() -> None:
     fine: dict[str, Any] = {name: [] for name in FINDINGS}
 
     found = Found(told(), told(**fine))
@@ -69,11 +69,11 @@ def test_what_is_all_right_has_none_but_clocks_are_known() -> None:
         assert found.of(kind, name, metric) is None
 
 
-def test_a_broker_that_does_not_say_leaves_them_unknown() -> None:
+def test_a_broker_that_does_not_report_them_leaves_them_unknown() -> None:
     assert Found(told(), told()).of(B, "0", metrics.CLOCK_OFF) is None
 
 
-def test_members_that_differ_in_one_thing_alone_do_not_differ_in_the_other() -> None:
+def test_members_that_differ_in_one_property_do_not_differ_in_the_other() -> None:
     versions = ClientsSample("g", {"JAVA v4_9_7": 2, "GO v5_1_4": 1}, {"T: *": 3}, [])
 
     found = Found(told(), told(clients=[versions]))
@@ -82,7 +82,7 @@ def test_members_that_differ_in_one_thing_alone_do_not_differ_in_the_other() -> 
     assert found.of(G, "g", metrics.MISMATCHED) is None
 
 
-def test_clients_that_are_alike_are_counted_by_group() -> None:
+def test_identical_clients_are_counted_by_group() -> None:
     now = told(
         consumers=[VersionsSample("g", {"JAVA v4_9_7": 2, "GO v5_1_4": 1})],
         producers=[VersionsSample("p", {"JAVA v4_9_7": 4})],
@@ -99,7 +99,7 @@ def test_clients_that_are_alike_are_counted_by_group() -> None:
     assert later.of(metrics.CONSUMERS, "g@JAVA v4_9_7", metrics.MEMBERS) is None
 
 
-def test_clients_of_the_system_s_groups_and_too_many_kinds_are_not_kept() -> None:
+def test_clients_of_system_groups_and_above_the_limit_of_kinds_are_not_kept() -> None:
     own = [VersionsSample(name, {"JAVA v4_9_7": 1}) for name in ("TOOLS_CONSUMER", INNER_PRODUCER)]
     many = [VersionsSample(f"g{number}", {"GO v5_1_4": 1}) for number in range(CLIENTS_MAX + 1)]
 
@@ -107,7 +107,7 @@ def test_clients_of_the_system_s_groups_and_too_many_kinds_are_not_kept() -> Non
         assert not Found(told(), sample_now).kinds & {metrics.CONSUMERS, metrics.PRODUCERS}
 
 
-def test_reads_from_the_disk_are_counted_from_sample_to_sample() -> None:
+def test_disk_reads_are_counted_from_sample_to_sample() -> None:
     before = told(cold_reads=[ColdReadsSample("g", "T", 700)])
     now = told(cold_reads=[ColdReadsSample("g", "T", 900)])
     restarted = told(cold_reads=[ColdReadsSample("g", "T", 30)], boot_timestamp=BOOT_MS + 1)
@@ -117,7 +117,7 @@ def test_reads_from_the_disk_are_counted_from_sample_to_sample() -> None:
     assert Found(None, now).of(P, "g@T", metrics.GOT_COLD) is None
 
 
-def test_findings_about_what_is_not_kept_are_left_out() -> None:
+def test_findings_about_missing_data_are_left_out() -> None:
     system = told(
         large=[LargeSample("SCHEDULE_TOPIC_XXXX", 4_000_000, 0, 4)],
         clients=[ClientsSample("TOOLS_CONSUMER", {"a": 1, "b": 1}, {"x": 1, "y": 1}, ["odd"])],
@@ -175,7 +175,7 @@ def test_findings_about_what_is_not_kept_are_left_out() -> None:
         (Subject(B, "broker-a", "1"), {}),
     ],
 )
-def test_names_are_those_of_the_subject(subject, facts) -> None:
+def test_the_names_match_the_subject(subject, facts) -> None:
     assert facts_of(told(**FINDINGS), subject) == facts
 
 
@@ -207,7 +207,7 @@ class Broker:
         return hot
 
 
-def test_a_queue_that_gets_most_is_hot_with_its_share() -> None:
+def test_a_queue_that_receives_most_is_hot_with_its_share() -> None:
     broker = Broker(4)
 
     assert broker.get(10, 10, 800, 10, times=10) == {2: 964}
@@ -217,24 +217,24 @@ def test_an_even_topic_has_no_hot_queue() -> None:
     assert Broker(4).get(200, 210, 190, 260, times=10) == {}
 
 
-def test_of_two_queues_one_may_get_twice_as_much() -> None:
+def test_one_of_two_queues_may_get_twice_as_much() -> None:
     assert Broker(2).get(400, 200, times=10) == {}
 
 
-def test_few_messages_choose_by_chance() -> None:
+def test_few_messages_choose_randomly() -> None:
     assert MESSAGES_MIN > 10 * 50
     assert Broker(4).get(0, 50, 0, 0, times=10) == {}
 
 
-def test_a_topic_of_one_queue_has_no_choice() -> None:
+def test_a_topic_with_one_queue_has_no_choice() -> None:
     assert Broker(1).get(1_000, times=10) == {}
 
 
-def test_queues_that_never_got_a_message_count_as_well() -> None:
+def test_queues_without_any_message_also_count() -> None:
     assert Broker(1, write_queues=4).get(1_000, times=10) == {0: 1000}
 
 
-def test_a_queue_is_hot_for_as_long_as_it_is() -> None:
+def test_a_queue_is_hot_as_long_as_it_receives_most() -> None:
     broker = Broker(4)
     assert broker.get(10, 10, 800, 10, times=10)
 

@@ -77,7 +77,7 @@ def after(hour: int) -> int:
     return (hour + 1) * HOUR_MS + CLOSED_AFTER_MS
 
 
-def test_an_hour_is_written_once_nothing_is_added_to_it_any_more(written: Written) -> None:
+def test_an_hour_is_written_once_it_is_complete(written: Written) -> None:
     written.sample(HOUR, [None, 5, 6])
 
     written.write(after(HOUR) - 1)
@@ -101,7 +101,7 @@ def test_an_hour_is_written_once_nothing_is_added_to_it_any_more(written: Writte
     }
 
 
-def test_what_the_lake_reads_is_what_the_history_says(written: Written, tmp_path: Path) -> None:
+def test_the_lakes_data_matches_the_history(written: Written, tmp_path: Path) -> None:
     written.sample(HOUR, [None, *range(1, 30)])
     for _ in written.store.fold():
         continue
@@ -132,7 +132,9 @@ def test_what_the_lake_reads_is_what_the_history_says(written: Written, tmp_path
     ) == [("0", None, 42)]
 
 
-def test_clients_are_told_by_group_language_and_version(written: Written, tmp_path: Path) -> None:
+def test_clients_are_counted_by_group_language_and_version(
+    written: Written, tmp_path: Path
+) -> None:
     rows: dict[tuple[Subject, Metric], list[int | None]] = {
         (Subject(kind, "broker-a", pair(group, version)), metrics.MEMBERS): [count] * 6
         for kind, group, version, count in (
@@ -155,7 +157,7 @@ def test_clients_are_told_by_group_language_and_version(written: Written, tmp_pa
     ]
 
 
-def test_files_beyond_three_days_go_and_none_is_written_anew(written: Written) -> None:
+def test_files_older_than_three_days_are_removed_and_none_is_rewritten(written: Written) -> None:
     written.sample(HOUR, [5])
     written.write(after(HOUR))
     kept = written.folder / name_of(HOUR)
@@ -170,7 +172,7 @@ def test_files_beyond_three_days_go_and_none_is_written_anew(written: Written) -
     assert len(written.names()) == KEPT_HOURS
 
 
-def test_what_others_left_in_the_folder_stays(written: Written) -> None:
+def test_others_files_in_the_folder_stay(written: Written) -> None:
     written.folder.mkdir()
     left = leave_in(written.folder)
 
@@ -180,7 +182,7 @@ def test_what_others_left_in_the_folder_stays(written: Written) -> None:
     assert name_of(HOUR) in written.names()
 
 
-def test_an_end_in_the_middle_leaves_no_file_and_the_next_writes_it(
+def test_an_exit_in_the_middle_leaves_no_file_and_the_next_run_writes_it(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written.sample(HOUR, [5])
@@ -199,7 +201,7 @@ def test_an_end_in_the_middle_leaves_no_file_and_the_next_writes_it(
     assert len(written.lines(HOUR)) == 4
 
 
-def test_a_collector_writes_hours_between_samples_and_goes_on_when_it_cannot(
+def test_a_collector_writes_hours_between_samples_and_continues_after_failures(
     written: Written, caplog: pytest.LogCaptureFixture
 ) -> None:
     time = TestTime()

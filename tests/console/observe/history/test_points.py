@@ -54,7 +54,7 @@ def test_a_coarser_scale_keeps_sums_and_maxima(samples) -> None:
 
 
 @given(rows)
-def test_sums_are_those_of_the_samples(samples) -> None:
+def test_sums_match_the_samples(samples) -> None:
     made = points_of(samples)
 
     counted = [put for _, covered, put, _ in samples if put != MISSING and covered]
@@ -68,7 +68,7 @@ def test_sums_are_those_of_the_samples(samples) -> None:
 
 
 @given(rows, rows)
-def test_the_order_in_which_points_are_added_does_not_matter(some, more) -> None:
+def test_the_order_of_added_points_does_not_matter(some, more) -> None:
     first, slots = EARLIEST, 401
 
     one = points.together([points_of(some), points_of(more)], first, slots)
@@ -80,7 +80,7 @@ def test_the_order_in_which_points_are_added_does_not_matter(some, more) -> None
 
 
 @given(rows)
-def test_bytes_give_back_the_points(samples) -> None:
+def test_bytes_restore_the_points(samples) -> None:
     made = points_of(samples)
 
     back = codec.decode(codec.encode(made))
@@ -90,14 +90,14 @@ def test_bytes_give_back_the_points(samples) -> None:
     assert (widened.table == points.together([made], made.first, made.slots).table).all()
 
 
-def test_a_counters_maximum_is_what_ten_seconds_had_at_most() -> None:
+def test_a_counters_maximum_covers_at_most_ten_seconds() -> None:
     made = points_of([(0, 20_000, 50, MISSING)])
 
     assert total(made, MAX, PUT) == 25
 
 
 @pytest.mark.parametrize("cut", [0, 1, 5, 20, 40])
-def test_bytes_that_are_cut_short_are_refused(cut) -> None:
+def test_truncated_bytes_are_rejected(cut) -> None:
     data = codec.encode(points_of([(n, 10_000, n * n, n) for n in range(50)]))
 
     with pytest.raises(codec.CodecError):
@@ -105,13 +105,13 @@ def test_bytes_that_are_cut_short_are_refused(cut) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_other_bytes_are_refused_and_nothing_worse(data) -> None:
+def test_other_bytes_are_only_rejected(data) -> None:
     with pytest.raises(codec.CodecError):
         codec.decode(b"\x00" + data)
 
 
 @given(st.integers(0, 300), st.integers(0, 255))
-def test_a_changed_byte_is_refused_or_read_as_numbers(place, byte) -> None:
+def test_a_changed_byte_is_rejected_or_decoded_as_numbers(place, byte) -> None:
     data = bytearray(codec.encode(points_of([(n, 10_000, n * n, n) for n in range(50)])))
     data[place % len(data)] = byte
     try:
@@ -120,7 +120,7 @@ def test_a_changed_byte_is_refused_or_read_as_numbers(place, byte) -> None:
         return
 
 
-def test_noise_takes_little_more_than_a_byte_and_rest_takes_nothing() -> None:
+def test_noise_uses_little_more_than_a_byte_and_silence_nothing() -> None:
     noise = np.random.default_rng(1).poisson(100, 360).tolist()
     busy = codec.encode(points_of([(n, 10_000, noise[n], MISSING) for n in range(360)]))
     idle = codec.encode(points_of([(n, 10_000, 0, 0) for n in range(360)]))

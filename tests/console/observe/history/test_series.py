@@ -35,11 +35,11 @@ def of(metric: Metric, *values: int | None, covered: int = 10_000) -> Points:
     return made
 
 
-def test_a_counter_is_a_rate_and_a_gap_stays_a_gap() -> None:
+def test_a_counter_becomes_a_rate_and_a_gap_stays_a_gap() -> None:
     assert values_of([of(metrics.PUT, 50, None, 0)], Line("", metrics.PUT)) == [5.0, None, 0.0]
 
 
-def test_a_peak_is_a_rate_too() -> None:
+def test_a_peak_is_also_a_rate() -> None:
     coarse = points.coarser(of(metrics.PUT, 10, 90, 20), 60)
 
     assert values_of([coarse], Line("", metrics.PUT, Aspect.PEAK)) == [9.0]
@@ -47,7 +47,7 @@ def test_a_peak_is_a_rate_too() -> None:
     assert values_of([coarse], Line("", metrics.PUT, Aspect.SUM)) == [120.0]
 
 
-def test_brokers_add_up_only_where_each_is_known() -> None:
+def test_brokers_are_summed_only_if_each_is_known() -> None:
     one, other = of(metrics.PUT, 10, 10, 10, 10), of(metrics.PUT, None, 20, None, 20)
 
     # Before its first time a broker doesn't count as missing.
@@ -60,11 +60,11 @@ def test_the_age_over_brokers_is_the_greatest() -> None:
     assert values_of(parts, Line("", metrics.LAG_AGE, scale=0.001)) == [9.0, 1.0]
 
 
-def test_a_figure_that_nobody_keeps_is_not_known() -> None:
+def test_an_unrecorded_figure_is_unknown() -> None:
     assert values_of([of(metrics.PUT, 1, 2)], Line("", metrics.DEAD)) == [None, None]
 
 
-def test_quantiles_come_from_the_buckets_that_brokers_count_in() -> None:
+def test_quantiles_come_from_the_brokers_buckets() -> None:
     assert BOUNDS_MS == FINE_MS
 
 
@@ -100,12 +100,12 @@ def test_a_trend_compares_the_ends(values, trend) -> None:
         ({"from": str(NOW_MS - 7_200_000), "to": str(NOW_MS)}, "", 2 * HOUR_MS),
     ],
 )
-def test_an_address_says_the_range(asked, recent, span) -> None:
+def test_an_address_contains_the_range(asked, recent, span) -> None:
     found = requested_range(asked, NOW_MS)
 
     assert (found.recent, found.high_ms - found.low_ms) == (recent, span)
 
 
-def test_a_range_is_as_fine_as_it_can_be() -> None:
+def test_a_range_is_as_fine_as_possible() -> None:
     assert requested_range({"range": "15m"}, NOW_MS).tier == FINE
     assert requested_range({"range": "1y"}, NOW_MS).tier == COARSE

@@ -63,7 +63,7 @@ def written(database: Database) -> Written:
     return Written(HistoryStore(database))
 
 
-def test_a_sample_can_be_read_at_once(written) -> None:
+def test_a_sample_can_be_read_immediately(written) -> None:
     written.add(0, 5)
     written.add(2, 6)
 
@@ -71,7 +71,7 @@ def test_a_sample_can_be_read_at_once(written) -> None:
     assert written.sums(BILLS, slots=4) == [7, None, 7, None]
 
 
-def test_folding_changes_nothing_that_is_read(written) -> None:
+def test_folding_does_not_change_query_results(written) -> None:
     for index in range(80):
         written.add(index, index * 3, None if index % 5 else index)
     before = {tier: (written.sums(ORDERS, tier), written.sums(BILLS, tier)) for tier in TIERS}
@@ -84,7 +84,7 @@ def test_folding_changes_nothing_that_is_read(written) -> None:
         assert sum(v for v in written.sums(ORDERS, tier) if v) == sum(n * 3 for n in range(80))
 
 
-def test_what_comes_after_a_fold_is_added_to_the_same_blocks(written) -> None:
+def test_samples_after_a_fold_are_added_to_the_same_blocks(written) -> None:
     for index in range(9):
         written.add(index, 1)
         if index % 3 == 2:
@@ -96,7 +96,7 @@ def test_what_comes_after_a_fold_is_added_to_the_same_blocks(written) -> None:
     assert written.sums(ORDERS, COARSE, 1) == [10]
 
 
-def test_a_fold_that_is_interrupted_adds_nothing_twice(database: Database) -> None:
+def test_an_interrupted_fold_adds_nothing_twice(database: Database) -> None:
     subjects = [Subject(metrics.TOPIC, "b", f"t{n}") for n in range(SUBJECTS_A_STEP * 3)]
     store = HistoryStore(database)
     ids = store.subject_ids(subjects, START_MS)
@@ -121,7 +121,7 @@ def test_a_fold_that_is_interrupted_adds_nothing_twice(database: Database) -> No
         assert folded[number].table[SUM].tolist() == [[4, 4, 4]]
 
 
-def test_a_clock_that_is_set_back_brings_a_time_twice_and_loses_nothing(written) -> None:
+def test_a_clock_that_steps_back_repeats_a_time_and_loses_nothing(written) -> None:
     for index in (0, 1, 2, 3, 1, 2, 3, 4):
         written.add(index, 10)
     before = written.sums(ORDERS, slots=5)
@@ -134,7 +134,7 @@ def test_a_clock_that_is_set_back_brings_a_time_twice_and_loses_nothing(written)
     assert found.weight(PUT).tolist() == [10_000, 20_000, 20_000, 20_000, 10_000]
 
 
-def test_a_counter_that_nothing_says_the_time_of_is_a_gap(written) -> None:
+def test_a_counter_without_a_time_is_a_gap(written) -> None:
     written.add(0, 999, covered=0)
     written.add(1, 5)
 
@@ -157,7 +157,7 @@ def test_each_tier_keeps_its_time(written) -> None:
     assert store.all_subjects() == {}
 
 
-def test_what_is_beyond_the_limit_goes_before_its_time_oldest_first(written) -> None:
+def test_events_beyond_the_limit_are_dropped_early_oldest_first(written) -> None:
     database = written.store.database
     rng = np.random.default_rng(1)
     days = 20
@@ -181,7 +181,9 @@ def test_what_is_beyond_the_limit_goes_before_its_time_oldest_first(written) -> 
     assert left > oldest
 
 
-def test_a_full_disk_refuses_a_sample_and_takes_the_next_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_rejects_a_sample_and_accepts_the_next_when_there_is_room(
+    tmp_path: Path,
+) -> None:
     database = SqliteDatabase(tmp_path / "history.sqlite3")
     written = Written(HistoryStore(database))
     written.add(0, 5)
@@ -219,7 +221,7 @@ def test_one_process_writes_at_a_time(database: Database) -> None:
     assert entered
 
 
-def test_a_value_that_is_missing_is_unknown_and_not_zero(written) -> None:
+def test_a_missing_value_is_unknown_and_not_zero(written) -> None:
     layout, order = layout_of([(written.ids[ORDERS], PUT)])
     values = np.array([MISSING], dtype=np.int64)[order]
     written.store.add_sample("broker-a:0", START_MS, 10_000, layout, values, b"{}")
@@ -235,7 +237,7 @@ def test_a_value_that_is_missing_is_unknown_and_not_zero(written) -> None:
     ("hours", "age_hours", "tier"),
     [(1, 1, FINE), (4, 4, FINE), (24, 24, MIDDLE), (1, 30, MIDDLE), (720, 720, COARSE)],
 )
-def test_a_chart_is_as_fine_as_it_can_be(hours, age_hours, tier) -> None:
+def test_a_chart_is_as_fine_as_possible(hours, age_hours, tier) -> None:
     hour = 3_600_000
     now = START_MS
     low = now - age_hours * hour
@@ -243,7 +245,7 @@ def test_a_chart_is_as_fine_as_it_can_be(hours, age_hours, tier) -> None:
     assert tier_for(low, low + hours * hour, now) == tier
 
 
-def test_what_is_made_of_all_samples_is_made_anew_with_each_of_them(written: Written) -> None:
+def test_data_derived_from_all_samples_is_recomputed_with_each_of_them(written: Written) -> None:
     made: list[int] = []
 
     def make() -> int:
@@ -270,7 +272,7 @@ def test_figures_of_any_size_are_folded_and_read(written, value) -> None:
     assert written.sums(BILLS, slots=5) == [7] * 5
 
 
-def test_a_damaged_block_costs_its_own_points_and_no_others(written) -> None:
+def test_a_damaged_block_loses_only_its_own_points(written) -> None:
     written.add(0, 1)
     written.fold()
     database = written.store.database
@@ -289,7 +291,7 @@ def test_a_damaged_block_costs_its_own_points_and_no_others(written) -> None:
     assert written.sums(BILLS, slots=2) == [7, 7]
 
 
-def test_a_damaged_sample_is_left_out_and_goes_with_the_next_fold(written) -> None:
+def test_a_damaged_sample_is_skipped_and_removed_by_the_next_fold(written) -> None:
     for index in range(3):
         written.add(index, 5)
     database = written.store.database
@@ -309,7 +311,7 @@ def test_a_damaged_sample_is_left_out_and_goes_with_the_next_fold(written) -> No
     assert again.samples_waiting() == 0
 
 
-def test_a_series_that_cannot_be_written_keeps_no_other_from_it(written, monkeypatch) -> None:
+def test_a_series_that_cannot_be_written_does_not_affect_others(written, monkeypatch) -> None:
     encode = codec.encode
 
     def fail_for_one(points: Points) -> bytes:

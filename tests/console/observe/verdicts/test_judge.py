@@ -51,7 +51,7 @@ def rules(store: HistoryStore) -> dict[str, int]:
     return {each.rule: each.since_ms for each in verdicts_of(store).verdicts}
 
 
-def test_it_says_what_goes_wrong_by_urgency(store) -> None:
+def test_it_lists_problems_by_urgency(store) -> None:
     Judge(store).judge(NOW_MS, {})
 
     found = verdicts_of(store)
@@ -60,7 +60,7 @@ def test_it_says_what_goes_wrong_by_urgency(store) -> None:
     assert {each.name for each in found.verdicts} == {"billing"}
 
 
-def test_it_looks_once_a_minute(store) -> None:
+def test_it_checks_once_a_minute(store) -> None:
     judge = Judge(store)
     judge.judge(NOW_MS, {})
     judge.judge(NOW_MS + MINUTE_MS - 1, {})
@@ -70,14 +70,14 @@ def test_it_looks_once_a_minute(store) -> None:
     assert verdicts_of(store).at_ms == NOW_MS + MINUTE_MS
 
 
-def test_a_trouble_keeps_its_age_over_a_restart(store) -> None:
+def test_an_issue_keeps_its_age_across_a_restart(store) -> None:
     Judge(store).judge(NOW_MS, {})
     Judge(store).judge(NOW_MS + MINUTE_MS, {})
 
     assert rules(store) == {"no-consumer": NOW_MS, "dead-letters": NOW_MS}
 
 
-def test_what_is_over_stays_for_a_while_and_goes(store) -> None:
+def test_ended_sessions_stay_for_a_while_before_they_are_removed(store) -> None:
     judge = Judge(store)
     judge.judge(NOW_MS, {})
     rows = {(GROUP, metrics.MEMBERS): [2] * 60, (GROUP, metrics.LAG): [0] * 60}
@@ -90,7 +90,7 @@ def test_what_is_over_stays_for_a_while_and_goes(store) -> None:
     assert rules(store) == {"dead-letters": NOW_MS}
 
 
-def test_after_its_start_it_looks_at_what_was_noticed_alone(store) -> None:
+def test_after_its_start_it_only_examines_noticed_entries(store) -> None:
     judge = Judge(store)
     judge.judge(FIRST_MS + 2 * MINUTE_MS, {})
     assert rules(store) == {}
@@ -101,7 +101,7 @@ def test_after_its_start_it_looks_at_what_was_noticed_alone(store) -> None:
     assert "dead-letters" in rules(store)
 
 
-def test_what_stands_is_looked_at_though_nobody_noticed_it_again(store) -> None:
+def test_open_problems_are_rechecked_even_if_not_noticed_again(store) -> None:
     judge = Judge(store)
     judge.judge(NOW_MS, {})
     later = NOW_MS + HELD_MS + MINUTE_MS
@@ -136,7 +136,7 @@ def test_a_group_of_the_same_name_on_another_broker_is_another_group(store) -> N
     assert ("stalled", "broker-b") not in said
 
 
-def test_a_group_that_stopped_is_not_taken_for_one_that_never_began(store) -> None:
+def test_a_stopped_group_is_not_taken_for_one_that_never_started(store) -> None:
     minutes = 90
     worked = 20
     keep(
@@ -160,7 +160,7 @@ def test_a_group_that_stopped_is_not_taken_for_one_that_never_began(store) -> No
     assert all(rules == {"stopped"} for rules in said)
 
 
-def test_a_verdict_has_the_names_that_its_rule_wants_and_keeps_them(store) -> None:
+def test_a_verdict_has_its_rules_names_and_keeps_them(store) -> None:
     def facts(subject: Subject) -> dict[str, str]:
         return {"message": "7F01", "times": "3", "key": "secret"} if subject == GROUP else {}
 
@@ -172,7 +172,7 @@ def test_a_verdict_has_the_names_that_its_rule_wants_and_keeps_them(store) -> No
     assert names == {"no-consumer": {}, "dead-letters": {"message": "7F01", "times": "3"}}
 
 
-def test_a_message_of_another_queue_is_not_the_one_that_sticks() -> None:
+def test_a_message_of_another_queue_is_not_the_stuck_one() -> None:
     at = Verdict("queue-stuck", "bad", "progress", "b", "g@T", 0, 0, {"queue": 2.0})
     message = {"message": "7F01", "offset": "9", "times": "0", "host": "h", "bytes": "3"}
 
@@ -180,7 +180,7 @@ def test_a_message_of_another_queue_is_not_the_one_that_sticks() -> None:
     assert names_of(at, {"head_queue": "1", **message}) == {}
 
 
-def test_a_clock_that_is_set_back_does_not_silence_it(store) -> None:
+def test_a_clock_that_steps_back_does_not_silence_it(store) -> None:
     judge = Judge(store)
     judge.judge(NOW_MS + 3_600_000, {})
 
@@ -190,7 +190,7 @@ def test_a_clock_that_is_set_back_does_not_silence_it(store) -> None:
     assert "no-consumer" in rules(store)
 
 
-def test_a_rule_that_fails_keeps_no_other_from_speaking(store, monkeypatch) -> None:
+def test_a_failing_rule_does_not_keep_others_from_reporting(store, monkeypatch) -> None:
     def fail(_: object) -> None:
         raise ZeroDivisionError("of a bug")
 
@@ -205,7 +205,7 @@ def test_a_rule_that_fails_keeps_no_other_from_speaking(store, monkeypatch) -> N
     assert list(rules(store)) == ["dead-letters"]
 
 
-def test_facts_that_fail_take_no_verdict_away(store) -> None:
+def test_failing_facts_remove_no_verdict(store) -> None:
     def fail(_: object) -> dict[str, str]:
         raise KeyError("of a bug")
 

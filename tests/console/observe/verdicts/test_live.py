@@ -91,7 +91,7 @@ async def told(
     return {key: each for key, each in found.items() if key[0] != "slow-flush"}
 
 
-async def test_what_clients_do_wrong_is_said_and_nothing_else(tmp_path: Path) -> None:
+async def test_only_client_errors_are_reported(tmp_path: Path) -> None:
     said = await told(tmp_path, STEPS, wrong)
 
     assert said.keys() == WRONG
@@ -161,7 +161,7 @@ async def troubled(one: Client, other: Client, step: int) -> None:
         assert answer.code == ResponseCode.SUCCESS, answer.remark
 
 
-async def test_each_group_s_trouble_is_its_own(tmp_path: Path) -> None:
+async def test_each_groups_issue_is_its_own(tmp_path: Path) -> None:
     assert (await told(tmp_path, LONG, troubled)).keys() == TROUBLED
 
 

@@ -87,7 +87,7 @@ def says(count: int, at_ms: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1, UNFOLDED, UNFOLDED + 1, LISTED_MAX + 7])
-def test_beside_the_flow_the_first_is_whole_and_what_is_less_urgent_folds(count, actors) -> None:
+def test_the_first_column_beside_the_flow_is_whole_and_less_urgent_ones_fold(count, actors) -> None:
     says(count, now_ms())
 
     content = actors.reader.get(reverse("overview:index")).content.decode()
@@ -98,7 +98,7 @@ def test_beside_the_flow_the_first_is_whole_and_what_is_less_urgent_folds(count,
     assert ("7 less urgent issues aren't listed." in content) == (count > LISTED_MAX)
 
 
-def test_a_verdict_reaches_those_who_watch_the_flow() -> None:
+def test_a_verdict_reaches_viewers_of_the_flow() -> None:
     at = now_ms()
     says(0, at)
     assert "All clear" in shared_flow.html(at)
@@ -108,7 +108,7 @@ def test_a_verdict_reaches_those_who_watch_the_flow() -> None:
     assert 'data-rule="dead-letters"' in shared_flow.html(at + KEPT_MS)
 
 
-def test_rules_that_have_not_looked_lately_are_no_good_news() -> None:
+def test_rules_that_have_not_been_evaluated_lately_are_not_good_news() -> None:
     says(0, now_ms() - HELD_MS)
 
     html = shared_flow.html(now_ms())
@@ -117,7 +117,7 @@ def test_rules_that_have_not_looked_lately_are_no_good_news() -> None:
     assert "run for over 2 minutes because the collector" in html
 
 
-def test_a_history_that_cannot_be_read_is_a_sentence_in_place_of_the_flow() -> None:
+def test_an_unreadable_history_is_explained_in_place_of_the_flow() -> None:
     def unreadable(at_ms: int) -> Flow:
         raise HistoryError("the disk fails")
 
@@ -132,7 +132,7 @@ def test_a_history_that_cannot_be_read_is_a_sentence_in_place_of_the_flow() -> N
         ("brokers:detail", ["broker-a", 0], []),
     ],
 )
-def test_a_page_shows_those_of_its_subject(name, arguments, rules, actors) -> None:
+def test_a_page_shows_the_entries_of_its_subject(name, arguments, rules, actors) -> None:
     content = actors.reader.get(reverse(name, args=arguments)).content.decode()
 
     known = ["stopped", "falling-behind", "dead-letters"]
@@ -193,7 +193,7 @@ FOUND = [
 @pytest.mark.parametrize(
     ("found", "names", "texts"), FOUND, ids=lambda each: getattr(each, "rule", "")
 )
-def test_a_verdict_names_what_shows_it(found, names, texts, actors) -> None:
+def test_a_verdict_names_its_evidence(found, names, texts, actors) -> None:
     for said in (msgspec.structs.replace(found, names=names), found):
         store = history_store()
         store.note(VERDICTS, msgspec.json.encode(Verdicts(now_ms(), [said])))
@@ -204,7 +204,7 @@ def test_a_verdict_names_what_shows_it(found, names, texts, actors) -> None:
             assert [text for text in texts if text not in content] == []
 
 
-def test_a_key_is_named_to_those_who_may_see_the_messages_of_its_topic(
+def test_a_key_is_shown_only_to_users_who_may_see_its_topics_messages(
     actors, limited, limited_account
 ) -> None:
     hot = verdict("hot-key", "warn", "topic", "Orders", share=0.62, rate=80)
@@ -226,7 +226,7 @@ def test_a_key_is_named_to_those_who_may_see_the_messages_of_its_topic(
     assert telling(limited) == pages[1:]
 
 
-def test_a_silent_collector_is_no_good_news(actors) -> None:
+def test_a_silent_collector_is_not_good_news(actors) -> None:
     status = Status(at_ms=now_ms() - 600_000, process=None)
     history_store().note(STATUS, msgspec.json.encode(status))
     history_store().note(VERDICTS, msgspec.json.encode(Verdicts(0, [])))
@@ -237,7 +237,7 @@ def test_a_silent_collector_is_no_good_news(actors) -> None:
     assert "collector isn't sampling" in summary.verdict
 
 
-def test_verdicts_that_cannot_be_read_break_no_page(actors) -> None:
+def test_unreadable_verdicts_break_no_page(actors) -> None:
     history_store().note(VERDICTS, b"{")
 
     assert actors.reader.get(reverse("overview:index")).status_code == 200

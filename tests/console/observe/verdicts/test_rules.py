@@ -320,7 +320,7 @@ SPEAKING = {
 
 
 @pytest.mark.parametrize("shape", SPEAKING)
-def test_a_rule_speaks(shape) -> None:
+def test_a_rule_is_described_in_words(shape) -> None:
     seen, expected = SPEAKING[shape]
 
     assert {name: found.severity for name, found in said(seen).items()} == expected
@@ -425,14 +425,14 @@ def test_all_rules_are_silent(shape) -> None:
     assert said(SILENT[shape]) == {}
 
 
-def test_every_rule_speaks_somewhere_and_has_words() -> None:
+def test_every_rule_reports_somewhere_and_has_a_description() -> None:
     spoken = {name for _, expected in SPEAKING.values() for name in expected}
 
     assert {rule.name for rule in RULES} == spoken == set(WORDS)
 
 
 @pytest.mark.parametrize("shape", SPEAKING)
-def test_the_words_need_no_other_numbers_than_the_rules_give(shape) -> None:
+def test_the_words_need_no_other_numbers_than_the_rules_provide(shape) -> None:
     for name, found in said(SPEAKING[shape][0]).items():
         words = WORDS[name].evidence(found.evidence)
 
@@ -441,13 +441,13 @@ def test_the_words_need_no_other_numbers_than_the_rules_give(shape) -> None:
         assert str(WORDS[name].step)
 
 
-def test_the_evidence_names_the_queue_that_is_stuck() -> None:
+def test_the_evidence_names_the_stuck_queue() -> None:
     seen, _ = SPEAKING["one queue of three stands"]
 
     assert said(seen)["queue-stuck"].evidence["queue"] == 1
 
 
-def test_the_days_of_a_disk_come_from_its_pace() -> None:
+def test_a_disks_days_left_follow_from_its_pace() -> None:
     evidence = said(SPEAKING["the disk has three days"][0])["disk-fills"].evidence
 
     assert evidence["a_day"] == pytest.approx(20 * GIB / 3, rel=0.01)
@@ -465,27 +465,27 @@ STILL = progress(flat(90), consumed=flat(0), age_ms=climb(2 * 60 * MIN, 3 * 60 *
 BEHIND = {"before": 100.0, "now": 900.0, "minutes": 10.0, "consumed": 5.0, "growth": 1.0}
 
 
-def test_a_group_that_stopped_over_an_hour_ago_has_not_come_right() -> None:
+def test_a_group_that_stopped_over_an_hour_ago_has_not_recovered() -> None:
     found = persists("stopped", STILL, lag=90, minutes=59, members=0)
 
     assert found is not None
     assert (found.severity, found.evidence["minutes"]) == (Severity.BAD, MINUTES)
 
 
-def test_a_group_that_stopped_and_consumes_again_has() -> None:
+def test_a_stopped_group_that_consumes_again_has_recovered() -> None:
     moves = progress(flat(90), consumed=[*flat(0, 55), *flat(60, 5)], age_ms=WAITING)
 
     assert persists("stopped", moves, lag=90, minutes=30, members=1) is None
 
 
-def test_a_group_that_lost_its_members_is_left_to_the_rule_of_that() -> None:
+def test_a_group_without_members_is_left_to_that_rule() -> None:
     gone = progress(flat(90), consumed=flat(0), age_ms=WAITING, members=0)
 
     assert persists("stopped", gone, lag=90, minutes=30, members=1) is None
 
 
 @pytest.mark.parametrize("name", ["falling-behind", "rewound"])
-def test_a_lag_that_stays_is_no_recovery(name) -> None:
+def test_a_constant_lag_is_not_a_recovery(name) -> None:
     evidence = BEHIND if name == "falling-behind" else {"count": 700.0, "minutes": 15.0}
     stays = progress(flat(5_000), age_ms=flat(3 * MIN))
     shrinks = progress(climb(9_000, 4_000), age_ms=flat(3 * MIN))
@@ -495,7 +495,7 @@ def test_a_lag_that_stays_is_no_recovery(name) -> None:
     assert persists(name, progress(flat(3)), **evidence) is None
 
 
-def test_a_group_that_consumes_nothing_any_more_has_stopped_instead() -> None:
+def test_a_group_that_no_longer_consumes_has_stopped_instead() -> None:
     still = progress(flat(5_000), consumed=[*flat(60, 50), *flat(0, 10)], age_ms=WAITING)
     rule = BY_NAME["falling-behind"]
 
@@ -504,7 +504,7 @@ def test_a_group_that_consumes_nothing_any_more_has_stopped_instead() -> None:
     assert set(said(still)) == {"stopped"}
 
 
-def test_a_stuck_queue_without_traffic_beside_it_is_still_stuck() -> None:
+def test_a_stuck_queue_is_stuck_even_without_traffic_beside_it() -> None:
     seen = progress(flat(5), consumed=flat(0), age_ms=flat(0), queues={1: climb(0, 59 * MIN)})
     moves = progress(flat(5), consumed=flat(0), age_ms=flat(0), queues={1: flat(2 * MIN)})
 
@@ -515,7 +515,7 @@ def test_a_stuck_queue_without_traffic_beside_it_is_still_stuck() -> None:
     assert persists("queue-stuck", moves, queue=1, age_ms=1, lag=1, count=1) is None
 
 
-def test_a_slave_that_is_away_is_missed_for_a_day() -> None:
+def test_an_absent_slave_is_missed_for_a_day() -> None:
     seen = broker(slaves=flat(1))
 
     assert persists("slave-gone", seen, before=2, now=1, minutes=70) is not None

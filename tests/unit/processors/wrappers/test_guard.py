@@ -39,7 +39,7 @@ class Gate:
             raise RequestRefusedError(1, "no")
 
 
-def test_each_handler_is_asked_for_first() -> None:
+def test_each_handler_is_requested_first() -> None:
     served: list[int] = []
     gate = Gate()
     table = guard_handlers(
@@ -55,7 +55,7 @@ def test_each_handler_is_asked_for_first() -> None:
     assert gate.asked == [(1, "127.0.0.1:5000"), (2, "127.0.0.1:5000")]
 
 
-def test_a_client_whose_heartbeat_passes_is_remembered_by_its_account() -> None:
+def test_a_client_with_an_accepted_heartbeat_is_remembered_by_its_account() -> None:
     gate: Any = SimpleNamespace(authorize=lambda _request, _peer: None)
     table = guard_handlers(
         {34: lambda _request, _peer: None, 35: lambda _request, _peer: None}, gate
@@ -69,7 +69,7 @@ def test_a_client_whose_heartbeat_passes_is_remembered_by_its_account() -> None:
     assert connection.attributes == {"account": "mine"}
 
 
-def test_a_client_whose_heartbeat_is_refused_is_not_remembered() -> None:
+def test_a_client_with_a_rejected_heartbeat_is_not_remembered() -> None:
     table = guard_handlers({34: lambda _request, _peer: None}, cast("Any", Gate()))
     connection: Any = Peer()
 
@@ -79,7 +79,7 @@ def test_a_client_whose_heartbeat_is_refused_is_not_remembered() -> None:
     assert connection.attributes == {}
 
 
-def test_a_request_that_may_pass_signs_its_connection_in() -> None:
+def test_an_authenticated_request_authenticates_its_connection() -> None:
     table = guard_handlers({code: lambda *_: None for code in (1, 2)}, cast("Any", Gate()))
     connection: Any = Peer()
 

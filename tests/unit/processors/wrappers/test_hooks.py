@@ -119,7 +119,7 @@ def stage() -> Stage:
     return Stage()
 
 
-def test_a_send_hook_is_told_before_and_after(stage: Stage) -> None:
+def test_a_send_hook_is_called_before_and_after(stage: Stage) -> None:
     hook = SendHook()
 
     answer = stage.sends(stage.serve, hook)(v2(), PEER)
@@ -137,7 +137,7 @@ def test_a_send_hook_is_told_before_and_after(stage: Stage) -> None:
     assert context.cost_ms == pytest.approx(3.0)
 
 
-def test_before_the_send_its_outcome_is_not_known(stage: Stage) -> None:
+def test_the_outcome_is_unknown_before_the_send(stage: Stage) -> None:
     seen: list[object] = []
 
     class Looking(SendHook):
@@ -153,7 +153,7 @@ def test_before_the_send_its_outcome_is_not_known(stage: Stage) -> None:
     assert seen == [(-1, -1, None, None), 1]
 
 
-def test_a_hook_refuses_a_message_and_nobody_else_sees_it(stage: Stage) -> None:
+def test_a_rejecting_hook_hides_the_message_from_later_hooks(stage: Stage) -> None:
     first, refusing, last = SendHook(), SendHook(AbortProcessError(13, "no")), SendHook()
 
     with pytest.raises(RequestRefusedError) as caught:
@@ -175,7 +175,7 @@ def test_a_broken_hook_changes_nothing(stage: Stage) -> None:
     assert len(last.after) == 1
 
 
-def test_a_refusal_after_the_send_comes_too_late(stage: Stage) -> None:
+def test_a_rejection_after_the_send_is_too_late(stage: Stage) -> None:
     class Late(SendHook):
         def send_message_after(self, _: SendMessageContext) -> None:
             raise AbortProcessError(13, "no")
@@ -184,7 +184,7 @@ def test_a_refusal_after_the_send_comes_too_late(stage: Stage) -> None:
     assert stage.failures.counts == {"h0": 1}
 
 
-def test_a_hook_is_told_of_what_the_broker_refuses(stage: Stage) -> None:
+def test_a_hook_learns_about_rejected_requests(stage: Stage) -> None:
     hook = SendHook()
 
     with pytest.raises(RequestRefusedError):
@@ -195,7 +195,7 @@ def test_a_hook_is_told_of_what_the_broker_refuses(stage: Stage) -> None:
     assert (context.msg_id, context.queue_id, context.queue_offset) == (None, 2, None)
 
 
-async def test_an_answer_that_waits_is_told_of_when_it_is_there(stage: Stage) -> None:
+async def test_a_waiting_answer_is_reported_when_it_arrives(stage: Stage) -> None:
     async def later(request: RemotingCommand, _: object) -> RemotingCommand:
         return request.answer(10, "slow", {"msgId": "0A"})
 
@@ -207,7 +207,7 @@ async def test_an_answer_that_waits_is_told_of_when_it_is_there(stage: Stage) ->
     assert [(one.code, one.msg_id) for one in hook.after] == [(10, "0A")]
 
 
-async def test_a_refusal_that_comes_late_is_told_of_too(stage: Stage) -> None:
+async def test_a_late_rejection_is_also_reported(stage: Stage) -> None:
     async def later(*_: object) -> RemotingCommand:
         return refuse()
 
@@ -219,7 +219,7 @@ async def test_a_refusal_that_comes_late_is_told_of_too(stage: Stage) -> None:
     assert [one.code for one in hook.after] == [14]
 
 
-def test_the_long_header_is_read_as_well(stage: Stage) -> None:
+def test_the_long_header_can_also_be_read(stage: Stage) -> None:
     hook = SendHook()
     loaded = (ActiveExtension("h", hook),)
     table: dict[int, Handler] = {RequestCode.SEND_MESSAGE: stage.serve}
@@ -234,7 +234,7 @@ def test_the_long_header_is_read_as_well(stage: Stage) -> None:
     assert (context.producer_group, context.topic, context.is_batch) == ("pg", "T", True)
 
 
-def test_a_header_that_cannot_be_read_is_the_handlers_business(stage: Stage) -> None:
+def test_an_unreadable_header_is_left_to_the_handler(stage: Stage) -> None:
     hook = SendHook()
 
     with pytest.raises(RequestRefusedError):
@@ -251,7 +251,7 @@ def test_only_sends_get_send_hooks(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("handler", "code"), [(None, 0), (refuse, 14)])
-def test_a_message_that_is_given_back_is_told_of_with_its_outcome(
+def test_a_returned_message_is_reported_with_its_outcome(
     stage: Stage, handler: Callable[..., Any] | None, code: int
 ) -> None:
     hook = ConsumeHook()
@@ -275,7 +275,7 @@ def test_a_message_that_is_given_back_is_told_of_with_its_outcome(
     assert (context.client_host, context.store_host) == ("10.0.0.1:5000", "127.0.0.1:10911")
 
 
-async def test_one_that_waits_to_be_durable_is_told_of_then(stage: Stage) -> None:
+async def test_a_message_that_waits_to_be_durable_is_then_reported(stage: Stage) -> None:
     async def later(request: RemotingCommand, _: object) -> RemotingCommand:
         return request.answer(0)
 
@@ -290,7 +290,7 @@ async def test_one_that_waits_to_be_durable_is_told_of_then(stage: Stage) -> Non
     assert [one.success for one in hook.after] == [True]
 
 
-def test_one_without_its_id_is_not_told_of(stage: Stage) -> None:
+def test_a_message_without_its_id_is_not_reported(stage: Stage) -> None:
     hook = ConsumeHook()
     hooks = ConsumeHooks((ActiveExtension("h", hook),), stage.failures, FACTS)
     table: dict[int, Handler] = {
@@ -313,7 +313,7 @@ def test_an_rpc_hook_sees_and_changes_request_and_answer(stage: Stage) -> None:
     assert answer.ext_fields["seen"] == "10.0.0.1:5000"
 
 
-def test_an_rpc_hook_sees_a_refusal_as_an_answer(stage: Stage) -> None:
+def test_an_rpc_hook_sees_a_rejection_as_an_answer(stage: Stage) -> None:
     hook = RequestHook()
 
     answer: Any = stage.requests(refuse, hook)(RemotingCommand.request(1), PEER)
@@ -322,7 +322,7 @@ def test_an_rpc_hook_sees_a_refusal_as_an_answer(stage: Stage) -> None:
     assert hook.after == [answer]
 
 
-async def test_an_rpc_hook_sees_answers_that_wait_and_those_that_do_not_come(stage: Stage) -> None:
+async def test_an_rpc_hook_sees_delayed_and_missing_answers(stage: Stage) -> None:
     async def later(*_: object) -> RemotingCommand:
         return refuse()
 
@@ -335,7 +335,7 @@ async def test_an_rpc_hook_sees_answers_that_wait_and_those_that_do_not_come(sta
     assert [one and one.code for one in hook.after] == [14, None]
 
 
-def test_an_rpc_hook_refuses(stage: Stage) -> None:
+def test_an_rpc_hook_rejects(stage: Stage) -> None:
     refusing, last = RequestHook(AbortProcessError(16, "no")), RequestHook()
 
     with pytest.raises(RequestRefusedError, match="no"):

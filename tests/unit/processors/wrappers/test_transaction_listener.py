@@ -74,7 +74,7 @@ async def stage() -> AsyncIterator[Stage]:
     await made.transacted.stop()
 
 
-async def test_a_listener_commits_what_nobody_answers_for(stage: Stage) -> None:
+async def test_a_listener_commits_undecided_transactions(stage: Stage) -> None:
     stage.listener.resolution = Resolution.COMMIT
     stage.transacted.send(b"yes", UNIQ_KEY="U", TAGS="A")
 
@@ -118,7 +118,7 @@ async def test_anything_else_parks(stage: Stage, resolution: Any, failures: Any)
     assert stage.failures.counts == failures
 
 
-async def test_what_could_not_be_stored_is_asked_for_again(stage: Stage) -> None:
+async def test_unstorable_data_is_requested_again(stage: Stage) -> None:
     stage.listener.resolution = Resolution.COMMIT
     stage.transacted.send(b"late")
     for _ in range(CHECK_MAX):
@@ -133,7 +133,7 @@ async def test_what_could_not_be_stored_is_asked_for_again(stage: Stage) -> None
     assert stage.transacted.bodies() == [b"late"]
 
 
-async def test_a_listener_has_the_producer_asked(stage: Stage) -> None:
+async def test_a_listener_has_the_producer_checked(stage: Stage) -> None:
     stage.transacted.send(UNIQ_KEY="U")
 
     await stage.transacted.round()
@@ -142,7 +142,7 @@ async def test_a_listener_has_the_producer_asked(stage: Stage) -> None:
     assert len(stage.asked) == 1
 
 
-async def test_a_listener_may_leave_it_at_that(stage: Stage) -> None:
+async def test_a_listener_may_do_nothing(stage: Stage) -> None:
     stage.listener.check = lambda _: False
     stage.transacted.send()
 
@@ -153,7 +153,7 @@ async def test_a_listener_may_leave_it_at_that(stage: Stage) -> None:
 
 @pytest.mark.parametrize("asks_first", [True, False])
 @pytest.mark.parametrize("error", [ValueError("broken"), AbortProcessError(1, "no")])
-async def test_a_broken_listener_does_not_keep_the_producer_from_being_asked_once(
+async def test_a_broken_listener_does_not_prevent_one_check_of_the_producer(
     stage: Stage, error: Exception, asks_first: bool
 ) -> None:
     def check(ask: Callable[[], bool]) -> None:

@@ -78,7 +78,7 @@ def asked(
     return None, failures
 
 
-def test_all_have_to_agree_in_their_order() -> None:
+def test_all_must_agree_on_their_order() -> None:
     first, last = Validator(), Validator(AbortProcessError(16, "no"))
 
     refusal, failures = asked(first, last)
@@ -89,7 +89,7 @@ def test_all_have_to_agree_in_their_order() -> None:
     assert not failures.counts
 
 
-def test_who_comes_after_a_refusal_is_not_asked() -> None:
+def test_later_hooks_are_skipped_after_a_rejection() -> None:
     last = Validator()
 
     asked(Validator(AbortProcessError(16, "no")), last)
@@ -97,7 +97,7 @@ def test_who_comes_after_a_refusal_is_not_asked() -> None:
     assert last.asked == []
 
 
-def test_plain_acl_is_asked_in_its_place() -> None:
+def test_plain_acl_is_consulted_in_its_place() -> None:
     last = Validator()
 
     refusal, _ = asked(None, last, plain=Plain(lets_pass=False))
@@ -110,7 +110,7 @@ def test_plain_acl_is_asked_in_its_place() -> None:
 
 
 @pytest.mark.parametrize("outcome", [ValueError("broken"), False, True, "no"])
-def test_whatever_goes_wrong_refuses(outcome: object) -> None:
+def test_any_error_rejects(outcome: object) -> None:
     refusal, failures = asked(Validator(outcome))
 
     assert refusal is not None
@@ -119,7 +119,7 @@ def test_whatever_goes_wrong_refuses(outcome: object) -> None:
 
 
 @pytest.mark.parametrize("code", [0, -5, 1 << 20, "16"])
-def test_no_refusal_looks_like_a_success(code: Any) -> None:
+def test_no_rejection_looks_like_a_success(code: Any) -> None:
     refusal, _ = asked(Validator(AbortProcessError(code, "no")))
 
     assert refusal is not None
@@ -139,7 +139,7 @@ def test_validators_see_what_a_request_has_led_to() -> None:
 @pytest.mark.parametrize(
     ("outcome", "remark"), [(AbortProcessError(16, "not yours"), "not yours"), (False, FAILED)]
 )
-def test_a_validator_refuses_what_a_request_has_led_to(outcome: object, remark: str) -> None:
+def test_a_validator_rejects_what_a_request_has_led_to(outcome: object, remark: str) -> None:
     needs = [Need("T", Permission.SUB)]
 
     refusal, _ = asked(FoundValidator(outcome), needs=needs)
