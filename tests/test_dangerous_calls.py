@@ -140,7 +140,7 @@ def test_no_module_runs_the_code_it_reads() -> None:
     assert found == []
 
 
-def test_joinable_packages_join_sql() -> None:
+def test_every_module_on_the_list_builds_sql_text() -> None:
     """Otherwise its entry in the list would hide later problems."""
     joining = {name for name, tree in trees() if name in TEXTS and list(dangers(tree))}
 

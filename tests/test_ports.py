@@ -27,7 +27,7 @@ def test_a_port_with_a_listener_is_skipped(tmp_path: Path) -> None:
             assert blocks.next() < port
 
 
-def test_one_servers_distant_reads_do_not_reach_another(tmp_path: Path) -> None:
+def test_a_distant_port_of_one_server_is_not_assigned_to_another(tmp_path: Path) -> None:
     above = 20
     with closing(PortBlocks(tmp_path)) as blocks:
         handed_out = [

@@ -30,7 +30,7 @@ sys.exit(subprocess.run([sys.executable, "-c", {CHILD!r}]).returncode)
 """
 
 
-def test_low_priority_processes_run_on_the_last_processors_when_they_are_idle() -> None:
+def test_low_priority_work_runs_on_idle_time_of_the_last_processors() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=ROOT,

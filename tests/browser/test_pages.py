@@ -200,7 +200,7 @@ def test_a_page_fits_its_width_is_self_contained_and_accessible(
     assert problems == []
 
 
-def test_elements_unreachable_by_keyboard_or_hidden_are_found(browser: Browser) -> None:
+def test_elements_without_keyboard_access_or_visible_focus_are_found(browser: Browser) -> None:
     page = browser.new_page()
     try:
         page.set_content(

@@ -31,7 +31,7 @@ class Trap:
         return (open, (self._path, "w"))
 
 
-def test_a_decoy_is_detected(tmp_path: Path) -> None:
+def test_unpickling_the_trap_triggers_it(tmp_path: Path) -> None:
     pickle.loads(pickle.dumps(Trap(tmp_path / "sprung"))).close()
 
     assert (tmp_path / "sprung").exists()

@@ -143,7 +143,7 @@ def test_permitted_users_query_the_lake_for_data_the_log_has_lost(settings: Sett
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("is_staff", "log_from"), [(False, MINUTE_MS + 1), (True, MINUTE_MS)])
-def test_others_and_those_still_in_the_log_use_the_log(
+def test_links_for_other_users_and_data_still_in_the_log_search_the_log(
     settings: Settings, is_staff: bool, log_from: int
 ) -> None:
     settings.TREBUCHET_LAKE = "/data/lake"

@@ -37,7 +37,7 @@ def test_without_a_name_for_the_first_all_masters_are_named(
     assert "cover only one broker; there are broker-a, broker-b" in page(actors)
 
 
-def test_one_master_with_its_slaves_makes_the_cluster(actors, brokers) -> None:
+def test_one_master_with_its_slaves_needs_no_note(actors, brokers) -> None:
     brokers.slaves = [BrokerNode("DefaultCluster", "broker-a", 1, "10.0.0.66:10911")]
 
     assert "Reports on the message log cover" not in page(actors)

@@ -402,7 +402,7 @@ def test_an_alert_fires_when_rows_are_returned_and_resolves_without_rows(query, 
     assert preview(rounds.store, rule, rounds.now_ms).fired != []
 
 
-def test_old_runs_report_nothing(query, rounds) -> None:
+def test_a_run_that_is_too_old_is_not_the_current_one(query, rounds) -> None:
     schedule = scheduled.new_schedule(query)
     schedules.set_interval(schedule, 1, "minutes")
     ran(query, rounds, 3)

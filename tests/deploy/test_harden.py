@@ -227,7 +227,7 @@ def test_a_configuration_without_a_store_is_reported_in_one_sentence(place: Path
     assert "storePathRootDir=" in said
 
 
-def test_the_printed_bill_matches_the_file_and_its_installation(place: Path) -> None:
+def test_the_units_are_printed_as_written_with_the_command_to_install_them(place: Path) -> None:
     units = made(place)
 
     code, said = harden(place)

@@ -64,7 +64,7 @@ def test_every_requirements_file_has_a_lock() -> None:
     assert found == set(FILES)
 
 
-def test_scheduled_gates_and_their_tests_agree() -> None:
+def test_the_locks_for_running_and_testing_agree() -> None:
     run, test = locked(RUN), locked(TEST)
 
     assert {name: test[name] for name in run.keys() & test} == {

@@ -47,7 +47,7 @@ def transfers(said: list[tuple[str, bytes]]) -> list[tuple[int, bytes]]:
     return found
 
 
-def test_a_masters_data_is_adjacent_transfers() -> None:
+def test_a_masters_data_consists_of_adjacent_transfers() -> None:
     log = b""
     for said in connections():
         for offset, data in transfers(said):

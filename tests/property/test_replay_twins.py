@@ -79,7 +79,7 @@ async def test_both_twins_of_the_replay_leave_the_same(size: int, rng: random.Ra
 @pytest.mark.skipif(
     not is_compiled(), reason="nothing compiled: python -m broker_core.native.build"
 )
-async def test_complex_data_is_sent_as_arrays_in_both_directions_when_there_is_much(
+async def test_many_complex_records_are_dispatched_as_arrays_by_both(
     rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = 0

@@ -54,7 +54,7 @@ def test_without_a_compiled_turn_python_serves_and_explains_why(
     assert "python -m broker_core.native.build" in native.words
 
 
-def test_a_missing_required_one_is_an_error_of_one_sentence(
+def test_missing_required_compiled_code_is_an_error_of_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(paths, "BUILT", tmp_path)
@@ -423,7 +423,7 @@ async def test_a_watch_reads_producer_groups_of_any_script(twin: Twin, client: s
 
 
 @compiled
-async def test_overload_and_any_handler_replacement_are_consulted(twin: Twin) -> None:
+async def test_a_replaced_handler_is_called_for_overload_too(twin: Twin) -> None:
     await twin.feed(a_send())
     asked = []
 

@@ -259,7 +259,7 @@ async def test_an_ended_connection_sends_nothing(twin: Twin, connect: Connect) -
     assert (transport.received(), bytes(transport.written)) == (b"", b"")
 
 
-async def test_the_wires_scheduler_times_turns(twin: Twin) -> None:
+async def test_the_wires_on_turn_hook_times_turns(twin: Twin) -> None:
     before = sum(twin.parts.stats.put_latency.counts)
     twin.receive(a_send() * 3)
     assert sum(twin.parts.stats.put_latency.counts) == before + 3

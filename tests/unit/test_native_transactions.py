@@ -102,7 +102,7 @@ async def test_an_end_that_needs_an_answer_is_left_to_python(twin: Twin) -> None
     assert await left_for(twin, an_end(undecided(twin), flag=0)) == "header"
 
 
-async def test_watched_messages_are_left_to_python(twin: Twin) -> None:
+async def test_watched_requests_are_left_to_python(twin: Twin) -> None:
     twin.parts.tracer.watch("watcher", TraceWatch(stages=["withheld"]), Watcher(lambda _: True))
     assert await left_for(twin, a_half()) == "watched"
     assert await left_for(twin, an_end(undecided(twin))) == "watched"

@@ -401,7 +401,7 @@ def test_a_delayed_half_message_is_not_a_delayed_message(spark: SparkSession) ->
     assert delays.by_level_and_topic(spark.createDataFrame(rows, read), {}, 60).collect() == []
 
 
-def test_a_key_may_occur_once_per_birth_time_in_a_queue(spark: SparkSession) -> None:
+def test_messages_of_a_key_may_share_a_birth_time(spark: SparkSession) -> None:
     read = messages_with(ordering.REPORT.reads)
     rows = [("orders", 0, offset, NOON, {"__SHARDINGKEY": "s"}) for offset in (1, 2)]
 

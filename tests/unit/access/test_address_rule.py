@@ -11,12 +11,12 @@ def matching(line: str | None, *addresses: str) -> list[str]:
 
 
 @pytest.mark.parametrize("line", [None, "", "  "])
-def test_a_blank_line_means_no_member(line: str | None) -> None:
+def test_a_blank_line_matches_no_address(line: str | None) -> None:
     assert matching(line, "127.0.0.1", "::1", "") == []
 
 
 @pytest.mark.parametrize("line", ["*", "*.*.*.*", "*:*:*:*:*:*:*:*"])
-def test_stars_alone_mean_all_users(line: str) -> None:
+def test_stars_alone_match_every_address(line: str) -> None:
     assert matching(line, "127.0.0.1", "::1") == ["127.0.0.1", "::1"]
 
 

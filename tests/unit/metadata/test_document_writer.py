@@ -44,7 +44,7 @@ class Written:
         self.writer.changed(name)
 
 
-def test_a_change_is_only_written_when_a_test_is_run() -> None:
+def test_a_change_is_not_written_until_requested() -> None:
     written = Written()
 
     written.put("a")

@@ -88,7 +88,7 @@ async def test_an_answer_without_addresses_changes_nothing(
     assert caplog.text.count("address server unreachable") == 1
 
 
-async def test_an_unresponsive_broker_is_not_waited_for_for_long() -> None:
+async def test_an_unresponsive_server_is_only_waited_for_briefly() -> None:
     told: list[list[str]] = []
     clock = ManualClock()
     async with web_server() as web:

@@ -402,7 +402,7 @@ async def test_we_may_send_requests_to_a_peer_on_its_own_connection(setup: Setup
     assert (answer.opaque, answer.body, answer.is_response) == (0, b"running", True)
 
 
-async def test_an_unresponsive_peer_is_waited_for_for_a_limited_time(setup: Setup) -> None:
+async def test_an_unresponsive_peer_is_waited_for_only_for_a_limited_time(setup: Setup) -> None:
     clock = ManualClock()
     server = await setup.serve({ECHO: echo}, clock)
     peer = await setup.connect()

@@ -69,7 +69,7 @@ def test_a_known_queue_of_a_plain_topic_needs_no_further_check(
     assert (0 <= queue_id < sending.placement.plain_queues[topic]) is is_plain
 
 
-def test_plainness_follows_the_topic(sending: Sending) -> None:
+def test_plain_queues_follow_the_topic(sending: Sending) -> None:
     add(sending, "T")
     plain_queues = sending.placement.plain_queues
     assert plain_queues["T"] == 4

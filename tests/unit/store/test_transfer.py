@@ -262,5 +262,5 @@ def test_ordinary_records_are_planned_like_unusual_ones(wanted, bounds, between,
 
 
 @pytest.mark.parametrize("is_lost", [None, lambda _: False])
-def test_values_that_fit_are_planned(is_lost):
+def test_a_unit_that_fits_in_its_file_is_planned(is_lost):
     assert places(plan(units_of((0, 4)), is_lost=is_lost)) == [(0, 4)]

@@ -37,7 +37,7 @@ def test_an_internet_address_is_allowed_only_over_https(settings) -> None:
         checked(parsed("http://8.8.8.8/hook"))
 
 
-def test_an_address_only_reachable_from_the_internet_is_also_rejected(settings) -> None:
+def test_with_allowed_targets_only_internet_addresses_are_rejected(settings) -> None:
     settings.TREBUCHET_ALERT_TARGETS = ["10.0.0.0/8"]
     settings.TREBUCHET_ALERT_TARGETS_ONLY = True
 

@@ -44,7 +44,7 @@ def told(**more: Any) -> BrokerSample:
     return sample(TOPIC_ROWS, {("g", "T"): [0, 3, 5, START_MS]}, members={"g": 3}, **more)
 
 
-def test_odd_values_have_a_figure() -> None:
+def test_each_problem_has_a_figure() -> None:
     found = Found(told(), told(**FINDINGS))
 
     assert found.of(T, "T", metrics.LARGEST) == 4_000_000
@@ -54,7 +54,7 @@ def test_odd_values_have_a_figure() -> None:
     assert found.of(B, "0", metrics.CLOCK_OFF) == 42_000
 
 
-def test_healthy_clients_have_no_finding_and_known_clocks() -> None:
+def test_healthy_clients_have_no_figures_but_known_clocks() -> None:
     fine: dict[str, Any] = {name: [] for name in FINDINGS}
 
     found = Found(told(), told(**fine))
