@@ -10,11 +10,12 @@ JAVA_5 = (CLIENTS[1],)
 NO_CALL = "the client has no such call"
 ONLY_5 = "the client is older than this feature"
 REFUSED_AT_PULL = (
-    "ours refuses a pull with an expression that does not compile; the original delivers "
-    "every message"
+    "Trebuchet rejects a pull whose expression doesn't compile; RocketMQ delivers every message"
 )
-LOWER_BOUND = "5.x's rule: one past the last message, where 4.9 answers with the last one"
-LITE_PULL = "5.3.3 pulls with request code 361 of 5.x, which ours serves and 4.9.7 does not"
+LOWER_BOUND = (
+    "Trebuchet returns the offset after the last message, like 5.x; 4.9 returns the last message's"
+)
+LITE_PULL = "5.3.3 pulls with 5.x's request code 361, which Trebuchet supports and 4.9.7 doesn't"
 
 
 def java(name: str, differs: str = "") -> Step:
@@ -25,7 +26,7 @@ def java(name: str, differs: str = "") -> Step:
 STEPS = [
     # Producers.
     Step("single"),
-    java("a header of long names"),
+    java("a header with long names"),
     Step("batch"),
     Step("oneway"),
     Step("asynchronous"),
@@ -38,19 +39,19 @@ STEPS = [
     Step("compression by Zstandard", JAVA_5, ONLY_5),
     Step("topic creation by a client"),
     Step("automatic topic creation"),
-    Step("topics that are refused"),
-    Step("a topic without permission to write"),
-    Step("a topic without permission to read"),
+    Step("rejected topics"),
+    Step("a topic without write permission"),
+    Step("a topic without read permission"),
     Step("delayed messages"),
     Step("transactions"),
-    java("transactions of a producer that is gone"),
+    java("transactions of a lost producer"),
     Step("request and reply"),
     # Consumers.
     Step("push by tags"),
     Step("push by SQL92"),
     java("an invalid SQL92 expression", REFUSED_AT_PULL),
     Step("pull"),
-    java("a pull that waits"),
+    java("a waiting pull"),
     java("a pull consumer's offsets"),
     Step("lite pull, subscribed", JAVA, NO_CALL, {CLIENTS[1]: LITE_PULL}),
     Step("lite pull, assigned", JAVA, NO_CALL, {CLIENTS[1]: LITE_PULL}),
@@ -62,9 +63,9 @@ STEPS = [
     Step("first start, from the last"),
     Step("first start, from a time"),
     Step("first start, from the last of a young queue"),
-    Step("a message that fails"),
-    java("a message that always fails"),
-    java("a message given back"),
+    Step("a failing message"),
+    java("an always failing message"),
+    java("a returned message"),
     # A group that is queried, and a deleted one.
     Step("members of a group"),
     Step("running info"),
@@ -72,14 +73,14 @@ STEPS = [
     Step("direct consumption"),
     Step("consumer status"),
     Step("reset of a live group"),
-    Step("a group that has gone"),
+    Step("a group whose members left"),
     Step("reset of an absent group"),
     # Queries.
     java("query by offset id"),
     java("query by key"),
     java("query by unique key"),
     java("offset by time"),
-    java("offset by a time to come", LOWER_BOUND),
+    java("offset by a future time", LOWER_BOUND),
     java("consume queue"),
     Step("message trace"),
     # Ways to connect.

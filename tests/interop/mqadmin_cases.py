@@ -40,9 +40,13 @@ def case(
     return Case(name or line.split()[0], tuple(line.split()), shape, differs, seconds)
 
 
-MORE = "ours shows more: damage, the store, slow groups, replication, 5.x's spelling of a key"
-IN_FILE = "the original lets anyone who reaches the port set its paths; ours allows a list of keys"
-ACL_OFF = "without access control, the original fails with a null pointer or does not answer"
+MORE = (
+    "Trebuchet reports more: damage, the store, slow groups, replication, 5.x's spelling of a key"
+)
+IN_FILE = (
+    "RocketMQ lets anyone who reaches the port set its paths; Trebuchet only allows listed keys"
+)
+ACL_OFF = "without access control, RocketMQ fails with a null pointer or doesn't answer"
 
 CASES = [
     # Topics.
@@ -89,7 +93,7 @@ CASES = [
     case("brokerConsumeStats -b {broker}"),
     case("brokerConsumeStats -b {broker} -o true -l 1", "brokerConsumeStats, ordered"),
     case("cloneGroupOffset -s live-consumer -d clone -t orders -o true"),
-    case("resetOffsetByTime -g clone -t orders -s 0 -f true", "resetOffsetByTime, nobody online"),
+    case("resetOffsetByTime -g clone -t orders -s 0 -f true", "resetOffsetByTime, no one online"),
     # Messages.
     case("queryMsgById -i {offset_id}"),
     case("queryMsgById -i {offset_id} -g live-consumer -d {client}", "queryMsgById, consumed"),

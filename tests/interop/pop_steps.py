@@ -207,8 +207,8 @@ class Steps:
 
     def _refusals(self) -> None:
         self.pop("too many at a time", maxMsgNums="33")
-        self.pop("a queue that is not there", queueId="7")
-        self.pop("a topic that is not there", topic="pop-nowhere")
+        self.pop("a missing queue", queueId="7")
+        self.pop("a missing topic", topic="pop-nowhere")
         self.pop("an invalid expression", exp="a is b c", expType="SQL92")
         self.pop("too late", pollTime="100", bornTime="1")
         handle = f"0 1 60000 0 0 {self._broker} 0 0"

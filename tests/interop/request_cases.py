@@ -59,7 +59,7 @@ MESSAGE_REQUESTS = [
         b"x",
     ),
     Case(
-        "send with a delay beyond the last",
+        "send with a delay level beyond the last",
         Code.SEND_MESSAGE,
         {**SEND, "properties": "DELAY\x0199"},
         b"x",
@@ -70,10 +70,10 @@ MESSAGE_REQUESTS = [
         Code.SEND_BATCH_MESSAGE,
         {**SEND_V2, "m": "true"},
         b"x",
-        differs="ours calls the message illegal; the original fails",
+        differs="Trebuchet calls the message illegal; RocketMQ fails",
     ),
     Case(
-        "reply to nobody",
+        "reply without a requester",
         Code.SEND_REPLY_MESSAGE,
         {**SEND, "topic": "DefaultCluster_REPLY_TOPIC", "properties": "REPLY_TO_CLIENT\x01nobody"},
         b"x",
@@ -84,17 +84,29 @@ MESSAGE_REQUESTS = [
         {**SEND, "topic": "DefaultCluster_REPLY_TOPIC"},
         b"x",
     ),
-    Case("give back", Code.CONSUMER_SEND_MSG_BACK, BACK),
-    Case("give back for good", Code.CONSUMER_SEND_MSG_BACK, {**BACK, "delayLevel": "-1"}),
-    Case("give back what is not there", Code.CONSUMER_SEND_MSG_BACK, {**BACK, "offset": "3"}),
-    Case("give back without a group", Code.CONSUMER_SEND_MSG_BACK, without(BACK, "group")),
-    Case("give back, no retries", Code.CONSUMER_SEND_MSG_BACK, {**BACK, "maxReconsumeTimes": "0"}),
-    Case("give back for long", Code.CONSUMER_SEND_MSG_BACK, {**BACK, "delayLevel": "99"}),
+    Case("return a message", Code.CONSUMER_SEND_MSG_BACK, BACK),
     Case(
-        "give back a half message",
+        "return a message as a dead letter",
+        Code.CONSUMER_SEND_MSG_BACK,
+        {**BACK, "delayLevel": "-1"},
+    ),
+    Case("return a missing message", Code.CONSUMER_SEND_MSG_BACK, {**BACK, "offset": "3"}),
+    Case("return a message without a group", Code.CONSUMER_SEND_MSG_BACK, without(BACK, "group")),
+    Case(
+        "return a message without retries left",
+        Code.CONSUMER_SEND_MSG_BACK,
+        {**BACK, "maxReconsumeTimes": "0"},
+    ),
+    Case(
+        "return a message with a high delay level",
+        Code.CONSUMER_SEND_MSG_BACK,
+        {**BACK, "delayLevel": "99"},
+    ),
+    Case(
+        "return a half message",
         Code.CONSUMER_SEND_MSG_BACK,
         {**BACK, "offset": "{half_offset}"},
-        differs="ours refuses: no consumer ever received a half message",
+        differs="Trebuchet rejects it, because no consumer ever received a half message",
     ),
     Case("retry by a send", Code.SEND_MESSAGE, RETRY, b"x"),
     # Without a delay: RocketMQ forgets to clear it, and delays the dead letter.
@@ -110,8 +122,8 @@ MESSAGE_REQUESTS = [
     ),
     Case("send to dead letters", Code.SEND_MESSAGE, {**SEND, "topic": DLQ_TOPIC}, b"x"),
     Case("dead letters", Code.PULL_MESSAGE, pull_fields(DLQ_TOPIC, 0, 0)),
-    Case("how many dead letters", Code.GET_MAX_OFFSET, {"topic": DLQ_TOPIC, "queueId": "0"}),
-    Case("how many retries", Code.GET_MAX_OFFSET, {"topic": f"%RETRY%{GROUP}", "queueId": "0"}),
+    Case("number of dead letters", Code.GET_MAX_OFFSET, {"topic": DLQ_TOPIC, "queueId": "0"}),
+    Case("number of retries", Code.GET_MAX_OFFSET, {"topic": f"%RETRY%{GROUP}", "queueId": "0"}),
     *(
         Case(
             f"how many wait at level {level}",
@@ -123,76 +135,80 @@ MESSAGE_REQUESTS = [
     Case("pull", Code.PULL_MESSAGE, PULL),
     Case("pull without a group", Code.PULL_MESSAGE, without(PULL, "consumerGroup")),
     Case(
-        "pull the subscription of a group that is not online",
+        "pull with the subscription of an offline group",
         Code.PULL_MESSAGE,
         {**PULL, "sysFlag": "0"},
     ),
     Case(
-        "pull what a group does not subscribe to",
+        "pull a topic without a subscription",
         Code.PULL_MESSAGE,
         {**PULL, "sysFlag": "0", "consumerGroup": LIVE_GROUP, "topic": "TBW102"},
     ),
     Case(
-        "pull ahead of the heartbeat",
+        "pull with a subscription newer than the heartbeat",
         Code.PULL_MESSAGE,
         {**PULL, "sysFlag": "0", "consumerGroup": LIVE_GROUP, "subVersion": "99"},
     ),
     Case(
-        "pull as subscribed",
+        "pull with the heartbeat's subscription",
         Code.PULL_MESSAGE,
         {**PULL, "sysFlag": "0", "consumerGroup": LIVE_GROUP, "subVersion": "1"},
     ),
     Case(
-        "pull what is no expression",
+        "pull with an invalid expression",
         Code.PULL_MESSAGE,
         {**PULL, "queueOffset": "99", "expressionType": "SQL92", "subscription": "a >"},
-        differs="the original pulls as if all matched",
+        differs="RocketMQ pulls as if all messages matched",
     ),
     Case("query by key", Code.QUERY_MESSAGE, QUERY),
-    Case("query by a key that is not there", Code.QUERY_MESSAGE, {**QUERY, "key": "none"}),
+    Case("query by a missing key", Code.QUERY_MESSAGE, {**QUERY, "key": "none"}),
     Case("query by key in the past", Code.QUERY_MESSAGE, {**QUERY, "endTimestamp": "1000"}),
     Case("query without a key", Code.QUERY_MESSAGE, without(QUERY, "key"), differs=LEAVES_OUT),
     Case("view", Code.VIEW_MESSAGE_BY_ID, {"offset": "{offset}"}),
-    Case("view what is not there", Code.VIEW_MESSAGE_BY_ID, {"offset": "999999999"}),
-    Case("view nothing", Code.VIEW_MESSAGE_BY_ID),
-    Case("end a transaction of nobody", Code.END_TRANSACTION, {**END, "producerGroup": "wrong"}),
+    Case("view a missing message", Code.VIEW_MESSAGE_BY_ID, {"offset": "999999999"}),
+    Case("view without an ID", Code.VIEW_MESSAGE_BY_ID),
     Case(
-        "end a transaction at a wrong place",
+        "end a transaction with the wrong group",
+        Code.END_TRANSACTION,
+        {**END, "producerGroup": "wrong"},
+    ),
+    Case(
+        "end a transaction with a wrong offset",
         Code.END_TRANSACTION,
         {**END, "tranStateTableOffset": "77"},
     ),
     Case(
-        "end a transaction that is not there",
+        "end a missing transaction",
         Code.END_TRANSACTION,
         {**END, "commitLogOffset": "99999999"},
     ),
     Case("end a transaction", Code.END_TRANSACTION, END),
     Case("end it again", Code.END_TRANSACTION, END),
     Case(
-        "roll it back after all",
+        "roll it back after the commit",
         Code.END_TRANSACTION,
         {**END, "commitOrRollback": "12"},
-        differs="in ours, the first outcome stays",
+        differs="Trebuchet keeps the first outcome",
     ),
     Case(
-        "end what is no half message",
+        "end a message that isn't a half message",
         Code.END_TRANSACTION,
         {**END, "commitLogOffset": "{offset}", "tranStateTableOffset": "0"},
     ),
     Case(
-        "resume what is no half message",
+        "resume a message that isn't a half message",
         Code.RESUME_CHECK_HALF_MESSAGE,
         {"msgId": "{msg_id}"},
-        differs="ours resumes only a message whose checks were used up",
+        differs="Trebuchet only resumes a message whose checks were used up",
     ),
     Case(
-        "how many came of it",
+        "number of delivered messages",
         Code.GET_MAX_OFFSET,
         {"topic": ENDED_TOPIC, "queueId": "0"},
-        differs="in the original, each further commit delivers the message again",
+        differs="RocketMQ delivers the message again for each further commit",
     ),
     Case(
-        "resume what is not there",
+        "resume a missing message",
         Code.RESUME_CHECK_HALF_MESSAGE,
         {"msgId": "7F0000010000000100000000FFFFFFFF"},
     ),
@@ -204,9 +220,9 @@ OFFSETS_REQUESTS = [
         for code in (Code.GET_MAX_OFFSET, Code.GET_MIN_OFFSET, Code.GET_EARLIEST_MSG_STORETIME)
         for what, fields in (
             ("a queue", QUEUE),
-            ("no queue", NO_QUEUE),
-            ("no topic", NO_TOPIC),
-            ("nothing", {}),
+            ("a missing queue", NO_QUEUE),
+            ("a missing topic", NO_TOPIC),
+            ("no fields", {}),
         )
     ),
     *(
@@ -215,7 +231,11 @@ OFFSETS_REQUESTS = [
             Code.SEARCH_OFFSET_BY_TIMESTAMP,
             {**fields, "timestamp": "0"},
         )
-        for what, fields in (("a queue", QUEUE), ("no queue", NO_QUEUE), ("no topic", NO_TOPIC))
+        for what, fields in (
+            ("a queue", QUEUE),
+            ("a missing queue", NO_QUEUE),
+            ("a missing topic", NO_TOPIC),
+        )
     ),
     Case("offset of a group", Code.QUERY_CONSUMER_OFFSET, OFFSET),
     Case(
@@ -223,70 +243,70 @@ OFFSETS_REQUESTS = [
         Code.QUERY_CONSUMER_OFFSET,
         {**OFFSET, "consumerGroup": "new"},
     ),
-    Case("offset in no queue", Code.QUERY_CONSUMER_OFFSET, {**OFFSET, **NO_QUEUE}),
-    Case("offset in no topic", Code.QUERY_CONSUMER_OFFSET, {**OFFSET, **NO_TOPIC}),
-    Case("offset of nobody", Code.QUERY_CONSUMER_OFFSET, QUEUE, differs=LEAVES_OUT),
+    Case("offset in a missing queue", Code.QUERY_CONSUMER_OFFSET, {**OFFSET, **NO_QUEUE}),
+    Case("offset in a missing topic", Code.QUERY_CONSUMER_OFFSET, {**OFFSET, **NO_TOPIC}),
+    Case("offset without a group", Code.QUERY_CONSUMER_OFFSET, QUEUE, differs=LEAVES_OUT),
     Case("commit", Code.UPDATE_CONSUMER_OFFSET, {**OFFSET, "commitOffset": str(COMMITTED)}),
-    Case("commit nothing", Code.UPDATE_CONSUMER_OFFSET, OFFSET),
+    Case("commit without an offset", Code.UPDATE_CONSUMER_OFFSET, OFFSET),
 ]
 
 CLIENTS_REQUESTS = [
     Case("heartbeat", Code.HEART_BEAT, body=heartbeat("passing", "passing-group")),
-    Case("heartbeat of nothing", Code.HEART_BEAT),
-    Case("heartbeat that is no JSON", Code.HEART_BEAT, body=b"{"),
+    Case("heartbeat without a body", Code.HEART_BEAT),
+    Case("heartbeat with invalid JSON", Code.HEART_BEAT, body=b"{"),
     Case(
         "unregister",
         Code.UNREGISTER_CLIENT,
         {"clientID": "x", "consumerGroup": GROUP, "producerGroup": "x"},
     ),
-    Case("unregister nothing", Code.UNREGISTER_CLIENT),
+    Case("unregister without fields", Code.UNREGISTER_CLIENT),
     Case("check tags", Code.CHECK_CLIENT_CONFIG, body=check_config("TAG", "A")),
     Case("check an expression", Code.CHECK_CLIENT_CONFIG, body=check_config("SQL92", "a > 1")),
     Case(
         "check an invalid expression", Code.CHECK_CLIENT_CONFIG, body=check_config("SQL92", "a >")
     ),
-    Case("check nothing", Code.CHECK_CLIENT_CONFIG),
+    Case("check without a body", Code.CHECK_CLIENT_CONFIG),
     Case("members", Code.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": LIVE_GROUP}),
-    Case("members of no group", Code.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "none"}),
-    Case("members of nothing", Code.GET_CONSUMER_LIST_BY_GROUP),
+    Case("members of a missing group", Code.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "none"}),
+    Case("members without a group name", Code.GET_CONSUMER_LIST_BY_GROUP),
     Case("lock", Code.LOCK_BATCH_MQ, body=lock("one")),
-    Case("lock what another has", Code.LOCK_BATCH_MQ, body=lock("two")),
+    Case("lock another client's queue", Code.LOCK_BATCH_MQ, body=lock("two")),
     Case("unlock", Code.UNLOCK_BATCH_MQ, body=lock("one")),
-    Case("lock nothing", Code.LOCK_BATCH_MQ),
+    Case("lock without a body", Code.LOCK_BATCH_MQ),
 ]
 
 TOPICS_REQUESTS = [
     Case("create a topic", Code.UPDATE_AND_CREATE_TOPIC, topic_fields("made")),
     Case("delete a topic", Code.DELETE_TOPIC_IN_BROKER, {"topic": "made"}),
-    Case("delete no topic", Code.DELETE_TOPIC_IN_BROKER, {"topic": "made"}),
+    Case("delete a missing topic", Code.DELETE_TOPIC_IN_BROKER, {"topic": "made"}),
     Case("delete a system topic", Code.DELETE_TOPIC_IN_BROKER, {"topic": "TBW102"}),
     Case("all topics", Code.GET_ALL_TOPIC_CONFIG),
     Case("statistics of a topic", Code.GET_TOPIC_STATS_INFO, {"topic": TOPIC}),
-    Case("statistics of no topic", Code.GET_TOPIC_STATS_INFO, {"topic": "nowhere"}),
+    Case("statistics of a missing topic", Code.GET_TOPIC_STATS_INFO, {"topic": "nowhere"}),
     Case("groups of a topic", Code.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": TOPIC}),
-    Case("groups of no topic", Code.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "nowhere"}),
+    Case("groups of a missing topic", Code.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "nowhere"}),
     Case("system topics", Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER),
 ]
 
 GROUPS_REQUESTS = [
     Case("create a group", Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=text(GROUP_CONFIG)),
-    Case("create no group", Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=b""),
+    Case("create a group without a body", Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=b""),
     Case("all groups", Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
     Case(
         "delete a group",
         Code.DELETE_SUBSCRIPTIONGROUP,
         {"groupName": "made", "removeOffset": "true"},
     ),
-    Case("delete no group", Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "made"}),
+    Case("delete a missing group", Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "made"}),
     Case("backlog", Code.GET_CONSUME_STATS, {"consumerGroup": GROUP}),
     Case("backlog in a topic", Code.GET_CONSUME_STATS, {"consumerGroup": GROUP, "topic": TOPIC}),
-    Case("backlog of no group", Code.GET_CONSUME_STATS, {"consumerGroup": "none"}),
-    Case("backlog of all", Code.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}),
-    Case("backlog of the ordered", Code.GET_BROKER_CONSUME_STATS, {"isOrder": "true"}),
+    Case("backlog of a missing group", Code.GET_CONSUME_STATS, {"consumerGroup": "none"}),
+    Case("backlog of all groups", Code.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}),
+    Case("backlog of ordered groups", Code.GET_BROKER_CONSUME_STATS, {"isOrder": "true"}),
     Case("all offsets", Code.GET_ALL_CONSUMER_OFFSET),
-    Case("span of times", Code.QUERY_CONSUME_TIME_SPAN, {"topic": TOPIC, "group": GROUP}),
+    Case("time span", Code.QUERY_CONSUME_TIME_SPAN, {"topic": TOPIC, "group": GROUP}),
     Case(
-        "span of times in no topic",
+        "time span in a missing topic",
         Code.QUERY_CONSUME_TIME_SPAN,
         {"topic": "nowhere", "group": GROUP},
     ),
@@ -299,48 +319,60 @@ GROUPS_REQUESTS = [
         {"srcGroup": GROUP, "destGroup": "cloned", "topic": TOPIC, "offline": "true"},
     ),
     Case(
-        "clone offsets of no topic",
+        "clone offsets of a missing topic",
         Code.CLONE_GROUP_OFFSET,
         {"srcGroup": GROUP, "destGroup": "cloned", "topic": "nowhere", "offline": "true"},
     ),
-    Case("reset who is not online", Code.INVOKE_BROKER_TO_RESET_OFFSET, RESET),
+    Case("reset an offline group", Code.INVOKE_BROKER_TO_RESET_OFFSET, RESET),
     Case(
-        "reset to the end who is not online",
+        "reset an offline group to the end",
         Code.INVOKE_BROKER_TO_RESET_OFFSET,
         {**RESET, "timestamp": "-1"},
     ),
-    Case("reset nobody", Code.INVOKE_BROKER_TO_RESET_OFFSET, {**RESET, "group": "none"}),
-    Case("reset in no topic", Code.INVOKE_BROKER_TO_RESET_OFFSET, {**RESET, "topic": "nowhere"}),
-    Case("reset who is online", Code.INVOKE_BROKER_TO_RESET_OFFSET, {**RESET, "group": LIVE_GROUP}),
+    Case("reset a missing group", Code.INVOKE_BROKER_TO_RESET_OFFSET, {**RESET, "group": "none"}),
     Case(
-        "status of nobody",
+        "reset in a missing topic",
+        Code.INVOKE_BROKER_TO_RESET_OFFSET,
+        {**RESET, "topic": "nowhere"},
+    ),
+    Case(
+        "reset an online group", Code.INVOKE_BROKER_TO_RESET_OFFSET, {**RESET, "group": LIVE_GROUP}
+    ),
+    Case(
+        "status of an offline group",
         Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
         {"topic": TOPIC, "group": "none"},
     ),
     Case(
-        "status of one who is not there",
+        "status of a missing client",
         Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
         {"topic": TOPIC, "group": LIVE_GROUP, "clientAddr": "nobody"},
     ),
-    Case("running info of nobody", Code.GET_CONSUMER_RUNNING_INFO, CALL),
+    Case("running info of a missing client", Code.GET_CONSUMER_RUNNING_INFO, CALL),
     Case(
-        "consume directly by nobody",
+        "direct consumption by a missing client",
         Code.CONSUME_MESSAGE_DIRECTLY,
         {**CALL, "msgId": "{msg_id}", "brokerName": "broker-a"},
     ),
     Case(
-        "consume directly what is no id",
+        "direct consumption of an invalid ID",
         Code.CONSUME_MESSAGE_DIRECTLY,
         {**CALL, "msgId": "x", "brokerName": "broker-a"},
     ),
     Case(
         "connections of a group", Code.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": LIVE_GROUP}
     ),
-    Case("connections of no group", Code.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "none"}),
+    Case(
+        "connections of a missing group",
+        Code.GET_CONSUMER_CONNECTION_LIST,
+        {"consumerGroup": "none"},
+    ),
     Case(
         "producers of a group", Code.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": LIVE_PRODUCERS}
     ),
-    Case("producers of no group", Code.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "none"}),
+    Case(
+        "producers of a missing group", Code.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "none"}
+    ),
     Case("all producers", Code.GET_ALL_PRODUCER_INFO),
 ]
 
@@ -351,13 +383,13 @@ BROKER_ITSELF_REQUESTS = [
         {**QUEUE, "index": "0", "count": "3", "consumerGroup": GROUP},
     ),
     Case(
-        "units of one who is online",
+        "units for an online group",
         Code.QUERY_CONSUME_QUEUE,
         {**QUEUE, "index": "1", "count": "1", "consumerGroup": LIVE_GROUP},
     ),
     Case("units beyond the end", Code.QUERY_CONSUME_QUEUE, {**QUEUE, "index": "99", "count": "3"}),
     Case(
-        "units of no queue",
+        "units of a missing queue",
         Code.QUERY_CONSUME_QUEUE,
         {"topic": TOPIC, "queueId": "78", "index": "0", "count": "3"},
     ),
@@ -372,14 +404,14 @@ BROKER_ITSELF_REQUESTS = [
         "set a path",
         Code.UPDATE_BROKER_CONFIG,
         body=b"storePathIndex=/tmp/x\n",
-        differs="ours sets no path over the wire",
+        differs="Trebuchet doesn't set paths over the wire",
     ),
-    Case("set nothing", Code.UPDATE_BROKER_CONFIG),
+    Case("set without a body", Code.UPDATE_BROKER_CONFIG),
     *(
         Case(f"count {name}", Code.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key})
         for name, key in STATS.items()
     ),
-    Case("count nothing", Code.VIEW_BROKER_STATS_DATA),
+    Case("statistics without a name", Code.VIEW_BROKER_STATS_DATA),
 ]
 
 OTHER_VERSIONS_REQUESTS = [
@@ -391,19 +423,21 @@ OTHER_VERSIONS_REQUESTS = [
 """Codes that no 4.9 broker supports."""
 
 NAME_SERVER_REQUESTS = [
-    Case("route of nothing", Code.GET_ROUTEINFO_BY_TOPIC, name_server=True, differs=LEAVES_OUT),
+    Case(
+        "route without a topic", Code.GET_ROUTEINFO_BY_TOPIC, name_server=True, differs=LEAVES_OUT
+    ),
     *(
         Case(name, code, fields, body, name_server=True)
         for name, code, fields, body in (
             ("put", Code.PUT_KV_CONFIG, {"namespace": "n", "key": "k", "value": "v"}, b""),
-            ("put nothing", Code.PUT_KV_CONFIG, {}, b""),
+            ("put without fields", Code.PUT_KV_CONFIG, {}, b""),
             ("get", Code.GET_KV_CONFIG, {"namespace": "n", "key": "k"}, b""),
-            ("get what is not there", Code.GET_KV_CONFIG, {"namespace": "n", "key": "none"}, b""),
+            ("get a missing key", Code.GET_KV_CONFIG, {"namespace": "n", "key": "none"}, b""),
             ("list", Code.GET_KVLIST_BY_NAMESPACE, {"namespace": "n"}, b""),
-            ("list what is not there", Code.GET_KVLIST_BY_NAMESPACE, {"namespace": "none"}, b""),
+            ("list a missing namespace", Code.GET_KVLIST_BY_NAMESPACE, {"namespace": "none"}, b""),
             ("delete", Code.DELETE_KV_CONFIG, {"namespace": "n", "key": "k"}, b""),
             (
-                "delete what is not there",
+                "delete a missing key",
                 Code.DELETE_KV_CONFIG,
                 {"namespace": "n", "key": "k"},
                 b"",
@@ -451,7 +485,7 @@ NAME_SERVER_REQUESTS = [
                 text({"counter": 2, "timestamp": 2}),
             ),
             ("route", Code.GET_ROUTEINFO_BY_TOPIC, {"topic": "theirs"}, b""),
-            ("route of ours", Code.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}, b""),
+            ("route of our broker", Code.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}, b""),
             (
                 "route in plain JSON",
                 Code.GET_ROUTEINFO_BY_TOPIC,
@@ -460,8 +494,13 @@ NAME_SERVER_REQUESTS = [
             ),
             ("cluster", Code.GET_BROKER_CLUSTER_INFO, {}, b""),
             ("wipe", Code.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "other"}, b""),
-            ("wipe nobody", Code.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "none"}, b""),
-            ("route that is wiped", Code.GET_ROUTEINFO_BY_TOPIC, {"topic": "theirs"}, b""),
+            ("wipe a missing broker", Code.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "none"}, b""),
+            (
+                "route without write permission",
+                Code.GET_ROUTEINFO_BY_TOPIC,
+                {"topic": "theirs"},
+                b"",
+            ),
             ("add", Code.ADD_WRITE_PERM_OF_BROKER, {"brokerName": "other"}, b""),
             (
                 "delete what a broker has deleted",
@@ -469,10 +508,10 @@ NAME_SERVER_REQUESTS = [
                 {"topic": "made"},
                 b"",
             ),
-            ("all topics of all", Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}, b""),
+            ("topics of all clusters", Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}, b""),
             ("topics of a cluster", Code.GET_TOPICS_BY_CLUSTER, {"cluster": "other-cluster"}, b""),
-            ("topics of no cluster", Code.GET_TOPICS_BY_CLUSTER, {"cluster": "none"}, b""),
-            ("system topics of all", Code.GET_SYSTEM_TOPIC_LIST_FROM_NS, {}, b""),
+            ("topics of a missing cluster", Code.GET_TOPICS_BY_CLUSTER, {"cluster": "none"}, b""),
+            ("system topics of all clusters", Code.GET_SYSTEM_TOPIC_LIST_FROM_NS, {}, b""),
             ("unit topics", Code.GET_UNIT_TOPIC_LIST, {}, b""),
             ("unit subscriptions", Code.GET_HAS_UNIT_SUB_TOPIC_LIST, {}, b""),
             ("unit subscriptions of others", Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, {}, b""),
@@ -494,13 +533,13 @@ REFUSED_COMMITS = [
         "commit beyond the end",
         Code.UPDATE_CONSUMER_OFFSET,
         {**OFFSET, "commitOffset": "5000"},
-        differs="ours refuses what no client can have read; the original stores it",
+        differs="Trebuchet rejects an offset that no client can have read; RocketMQ stores it",
     ),
     Case(
-        "commit in no topic",
+        "commit in a missing topic",
         Code.UPDATE_CONSUMER_OFFSET,
         {**OFFSET, "topic": "missing", "commitOffset": "1"},
-        differs="ours answers as 5.x; the original stores it, and a later topic begins there",
+        differs="Trebuchet answers like 5.x; RocketMQ stores it, and a later topic starts there",
     ),
 ]
 """The last ones: RocketMQ stores them, which affects later answers."""

@@ -19,7 +19,7 @@ DLQ_TOPIC = f"%DLQ%{GROUP}"
 QUEUES = 2
 MESSAGES = 5
 COMMITTED = 3
-LEAVES_OUT = "ours names the missing field; the original takes it for 0 or null"
+LEAVES_OUT = "Trebuchet names the missing field; RocketMQ reads it as 0 or null"
 
 
 @dataclass(frozen=True, slots=True)

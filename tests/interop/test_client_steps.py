@@ -64,8 +64,8 @@ SECONDS = 360
 SUFFIXES = ("4", "5", "go")
 """Each client's suffix of topic names."""
 ELSEWHERE = {
-    *("delayed messages", "transactions", "transactions of a producer that is gone"),
-    *("request and reply", "a message that fails", "a message that always fails", "accounts"),
+    *("delayed messages", "transactions", "transactions of a lost producer"),
+    *("request and reply", "a failing message", "an always failing message", "accounts"),
 }
 """Steps of test_messaging.py, test_go_clients.py and test_filters_and_access.py."""
 WRITING = threading.Lock()

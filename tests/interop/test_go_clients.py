@@ -193,7 +193,7 @@ def test_a_failing_message_is_redelivered_until_it_is_consumed(
         assert [times for one, times, _ in consumed if one == key] == [0, 1, 2]
     assert len(consumed) == 4 * 3
     attempts = Counter(times for _, times, _ in consumed)
-    require_outcome(broker, "a message that fails", f"attempts {sorted(attempts.items())}")
+    require_outcome(broker, "a failing message", f"attempts {sorted(attempts.items())}")
 
 
 def test_committed_transactions_arrive_once_and_rolled_back_ones_never(
@@ -227,12 +227,13 @@ def test_a_request_gets_its_reply_or_times_out(broker: BrokerProcess | Peer, pro
     # The broker can deliver replies only after the requester's first heartbeat.
     refused = {" ".join(line[2:]) for line in lines if line[0] == "refused"}
     assert all(REFUSAL.fullmatch(reason) for reason in refused), refused
-    ((_, in_vain, waited_ms),) = [line for line in lines if line[0] == "timeout"]
-    assert in_vain == "sync-silent"
+    ((_, unanswered, waited_ms),) = [line for line in lines if line[0] == "timeout"]
+    assert unanswered == "sync-silent"
     assert 1_000 <= int(waited_ms) < 60_000
     # The library calls back twice for each reply, and for a missing one after ten minutes or never.
     assert {tuple(line) for line in lines if line[0] == "called"} == {
         ("called", key, "2") for key in keys if key.startswith("async")
     }
-    text = f"replied {sorted(line[1] for line in lines if line[0] == 'replied')}, in vain {in_vain}"
+    replied = sorted(line[1] for line in lines if line[0] == "replied")
+    text = f"replied {replied}, unanswered {unanswered}"
     require_outcome(broker, "request and reply", text)

@@ -135,7 +135,7 @@ def test_a_failing_message_is_redelivered_until_it_is_consumed(
         assert times[2] - times[1] >= DELAYS_S[3] * 1_000
     attempts = Counter(line[1] for line in received)
     text = f"attempts {sorted(attempts.items())}, each after its delay"
-    require_outcome(java, broker, "a message that fails", text)
+    require_outcome(java, broker, "a failing message", text)
 
 
 def test_a_message_that_always_fails_is_dead_once(java: JavaClients, broker: Either) -> None:
@@ -154,7 +154,7 @@ def test_a_message_that_always_fails_is_dead_once(java: JavaClients, broker: Eit
     dead = read_topic(broker, f"%DLQ%{group}", 3, queues=1)
     assert dead == [f"body of x-sync-{n}" for n in range(3)]
     text = f"{sum(attempts.values())} attempts, dead {dead}"
-    require_outcome(java, broker, "a message that always fails", text)
+    require_outcome(java, broker, "an always failing message", text)
 
 
 def test_transactions_end_as_the_producer_decides(java: JavaClients, broker: Either) -> None:
@@ -191,7 +191,7 @@ def test_another_producer_of_the_group_answers_for_a_lost_one(
     committed = read_topic(broker, topic, 4)
     assert committed == [f"body of o-{n}" for n in (0, 2, 4, 6)]
     text = f"committed {committed}"
-    require_outcome(java, broker, "transactions of a producer that is gone", text)
+    require_outcome(java, broker, "transactions of a lost producer", text)
 
 
 def test_a_request_gets_its_reply_or_times_out(java: JavaClients, broker: Either) -> None:

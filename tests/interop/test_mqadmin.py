@@ -169,7 +169,7 @@ def test_the_outcome_equals_the_real_ones(outcomes: Both, case: Case) -> None:
     ours, theirs = (each[case.name] for each in outcomes)
 
     if case.differs:
-        assert ours != theirs, "it no longer differs: take the reason away"
+        assert ours != theirs, "it no longer differs; remove the reason"
     else:
         assert ours == theirs
 

@@ -59,10 +59,10 @@ ALIKE = frozenset(
     {
         "commit beyond the end",
         "send an invalid batch",
-        "give back a half message",
-        "roll it back after all",
-        "resume what is no half message",
-        "how many came of it",
+        "return a half message",
+        "roll it back after the commit",
+        "resume a message that isn't a half message",
+        "number of delivered messages",
     }
 )
 """Rows in which slaves answer alike, although masters don't."""

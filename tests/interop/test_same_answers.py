@@ -103,7 +103,7 @@ CASES = [
         "offset in the future", SEARCH_OFFSET_BY_TIMESTAMP, {**QUEUE, "timestamp": "9999999999999"}
     ),
     Case("offset of a group", QUERY_CONSUMER_OFFSET, {**QUEUE, "consumerGroup": "nobody"}),
-    Case("members of no group", GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "nobody"}),
+    Case("members of a missing group", GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "nobody"}),
     Case("statistics, unknown", GET_TOPIC_STATS_INFO, {"topic": "unknown"}),
 ]
 

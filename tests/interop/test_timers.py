@@ -26,8 +26,8 @@ MAX_DELAY_SECONDS = 259_200
 LATE_MS = 20
 ADDED_BY_5 = {"MSG_REGION", "TRACE_ON", "WAIT", "__transactionId__"}
 """5.x stores these properties with every message; 4.9 and Trebuchet don't."""
-LOST = "the original loses a transactional message with a delivery time; Trebuchet refuses it"
-CANCELS_NOTHING = "the original stores a message that cancels nothing; Trebuchet refuses the handle"
+LOST = "RocketMQ loses a transactional message with a delivery time; Trebuchet rejects it"
+CANCELS_NOTHING = "RocketMQ stores a message that cancels nothing; Trebuchet rejects the handle"
 OURS_DIFFERS = {
     **{
         f"transaction {outcome} {setter}": (

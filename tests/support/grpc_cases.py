@@ -215,7 +215,7 @@ def others() -> list[Refused]:
     """Return other calls that both brokers reject."""
     receive = ReceiveMessageRequest(GROUP, MessageQueue(PLAIN), batch_size=1)
     return [
-        Refused("route of nothing", QueryRouteRequest(), Code.ILLEGAL_TOPIC, ""),
+        Refused("route without a topic", QueryRouteRequest(), Code.ILLEGAL_TOPIC, ""),
         Refused(
             "route of a missing topic",
             QueryRouteRequest(Resource("", "missing")),

@@ -88,7 +88,7 @@ def facts_of(port: int, topic: str, start: Callable[[], subprocess.Popen[str]]) 
             "the client to be forgotten",
             seconds=SECONDS,
         )
-        facts["a group that has gone"] = (
+        facts["a group whose members left"] = (
             f"members {client.ask(GET_CONSUMER_LIST_BY_GROUP, members).code}, "
             f"connections {client.ask(GET_CONSUMER_CONNECTION_LIST, members).code}"
         )

@@ -76,9 +76,9 @@ func steps(namesrv, broker string) {
 		{"compression", t.compression},
 		{"topic creation by a client", t.topicCreation},
 		{"automatic topic creation", t.automaticCreation},
-		{"topics that are refused", t.refusedTopics},
-		{"a topic without permission to write", t.readOnly},
-		{"a topic without permission to read", t.writeOnly},
+		{"rejected topics", t.refusedTopics},
+		{"a topic without write permission", t.readOnly},
+		{"a topic without read permission", t.writeOnly},
 		{"pull", t.pull},
 		{"VIP port", t.vip},
 	}

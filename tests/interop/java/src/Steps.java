@@ -114,7 +114,7 @@ public final class Steps {
             return reader.pull(queue("read-only", 0), MessageSelector.bySql("TRUE"), 0, 1);
         });
         // A process-wide setting, so before the others.
-        report("a header of long names", this::longHeader);
+        report("a header with long names", this::longHeader);
         Map<String, Callable<String>> steps = new LinkedHashMap<>();
         steps.put("rebalance", () -> inTime("rebalance", this::rebalance));
         steps.put("orderly", () -> inTime("orderly", this::orderly));
@@ -134,7 +134,7 @@ public final class Steps {
         steps.put("push by tags", this::pushByTags);
         steps.put("push by SQL92", this::pushBySql);
         steps.put("an invalid SQL92 expression", this::badSql);
-        steps.put("a pull that waits", () -> inTime("a-pull-that-waits", this::pullThatWaits));
+        steps.put("a waiting pull", () -> inTime("a-pull-that-waits", this::pullThatWaits));
         steps.put("single", this::single);
         steps.put("batch", this::batch);
         steps.put("oneway", this::oneway);
@@ -150,17 +150,17 @@ public final class Steps {
         }
         steps.put("topic creation by a client", this::topicCreation);
         steps.put("automatic topic creation", this::automaticCreation);
-        steps.put("topics that are refused", this::refusedTopics);
-        steps.put("a topic without permission to write", this::readOnly);
-        steps.put("a topic without permission to read", this::writeOnly);
+        steps.put("rejected topics", this::refusedTopics);
+        steps.put("a topic without write permission", this::readOnly);
+        steps.put("a topic without read permission", this::writeOnly);
         steps.put("query by offset id", this::byOffsetId);
         steps.put("query by key", this::byKey);
         steps.put("query by unique key", this::byUniqueKey);
         steps.put("pull", this::pull);
         steps.put("a pull consumer's offsets", this::pullOffsets);
-        steps.put("a message given back", this::givenBack);
+        steps.put("a returned message", this::givenBack);
         steps.put("offset by time", this::offsetByTime);
-        steps.put("offset by a time to come", this::offsetByTimeToCome);
+        steps.put("offset by a future time", this::offsetByTimeToCome);
         steps.put("consume queue", this::consumeQueue);
         steps.put("VIP port", this::vip);
         steps.put("TLS", this::tls);
