@@ -216,7 +216,7 @@ def test_a_log_far_behind_has_one_job_in_the_queue(
     sent: list[dict[str, object]] = []
     monkeypatch.setattr(pipeline_tasks, "monotonic", clock)
     monkeypatch.setattr(pipeline_tasks, "rests", pipeline_tasks.Continuations())
-    monkeypatch.setattr(pipeline_tasks, "do", done.append)
+    monkeypatch.setattr(pipeline_tasks, "run_job", done.append)
     for task in (ingest, maintain):
         monkeypatch.setattr(task, "apply_async", lambda **given: sent.append(given["kwargs"]))
 
