@@ -96,7 +96,7 @@ def test_a_schedule_is_created_in_the_users_time_zone(admin: Client) -> None:
         ({"name": " "}, "Enter a name."),
         ({"name": "Taken"}, "Another schedule already has this name."),
         ({"timezone": "Mars/Olympus"}, "Select a valid choice"),
-        ({"cron": "61 * * * *"}, "is not a valid minute"),
+        ({"cron": "61 * * * *"}, "isn&#x27;t a valid minute"),
         ({"traffic-hours": "7"}, "Select a valid choice"),
     ],
 )

@@ -350,7 +350,7 @@ def test_a_schedule_can_only_be_created_on_its_page_by_the_owner(query, rita) ->
     made = owner.post(address, HOURLY, follow=True).content.decode()
 
     assert wrong.status_code == 422
-    assert "is not a valid minute" in wrong.content.decode()
+    assert "isn&#x27;t a valid minute" in wrong.content.decode()
     assert "every hour" in made
     assert made.count("<li>") >= 5
     assert stranger.get(address).status_code == 404

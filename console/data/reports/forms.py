@@ -232,6 +232,6 @@ def checked_cron(text: str) -> str:
             crontab_parser(count, first).parse(field)
         except (ParseException, ValueError) as error:
             raise ValueError(
-                gettext("“%(value)s” is not a valid %(field)s.") % {"value": field, "field": name}
+                gettext("“%(value)s” isn't a valid %(field)s.") % {"value": field, "field": name}
             ) from error
     return " ".join(fields)

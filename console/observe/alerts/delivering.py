@@ -55,7 +55,7 @@ def deliver(message: Message, now_ms: int) -> Outcome:
     except TargetError as error:
         return Outcome(False, str(error), is_refused=True)
     except ssl.SSLCertVerificationError as error:
-        what = _("The certificate is not trusted: %(why)s.") % {"why": error.verify_message}
+        what = _("The certificate isn't trusted: %(why)s.") % {"why": error.verify_message}
         return Outcome(False, what)
     except (OSError, http.client.HTTPException) as error:
         # The error's text may contain data from the peer, so use only its type.
