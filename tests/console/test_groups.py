@@ -193,7 +193,7 @@ def test_an_uncommitted_offset_is_not_a_lag_of_zero(actors, brokers) -> None:
     listed = actors.reader.get(reverse("groups:list")).text
 
     assert "The group hasn't committed an offset yet." in page
-    assert "plus 5 retained where the group never committed" in page
+    assert "plus 5 retained where the group has never committed" in page
     assert "≤ 3" in page
     assert "The group hasn't committed an offset yet." in listed
 
