@@ -80,9 +80,7 @@ class HeaderDecoder:
         try:
             return self._decode(block)
         except IndexError:
-            raise _wrong(
-                "a field block ends early or names a field that isn't in any table"
-            ) from None
+            raise _wrong("a field block ends early or names a field that no table has") from None
 
     def _decode(self, block: bytes) -> dict[str, str]:
         headers: dict[str, str] = {}
