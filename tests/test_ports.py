@@ -16,8 +16,8 @@ def test_two_runs_never_assign_the_same_port_or_its_neighbour(tmp_path: Path) ->
     with closing(PortBlocks(tmp_path)) as one, closing(PortBlocks(tmp_path)) as other:
         handed_out = [run.next() for _ in range(BLOCK_PORTS // SPACING + 5) for run in (one, other)]
 
-    taken = [port - below for port in handed_out for below in (0, 2)]
-    assert len(taken) == len(set(taken))
+    ports = [port - below for port in handed_out for below in (0, 2)]
+    assert len(ports) == len(set(ports))
 
 
 def test_a_port_with_a_listener_is_skipped(tmp_path: Path) -> None:
@@ -36,5 +36,5 @@ def test_a_distant_port_of_one_server_is_not_assigned_to_another(tmp_path: Path)
             for port in (blocks.next(above) + (number % 2) * above, blocks.next())
         ]
 
-    taken = [port + beside for port in handed_out for beside in (-2, 0, 1)]
-    assert len(taken) == len(set(taken))
+    ports = [port + beside for port in handed_out for beside in (-2, 0, 1)]
+    assert len(ports) == len(set(ports))

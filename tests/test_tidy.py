@@ -68,7 +68,7 @@ def hold(rule: str, findings: Iterable[Finding]) -> None:
         else:
             wrong.append(str(finding))
     wrong += [
-        f"tests/test_tidy.py: EXCEPTIONS: {path}: {subject} breaks no rule any more: take it out"
+        f"tests/test_tidy.py: EXCEPTIONS: {path}: {subject} no longer breaks a rule; remove it"
         for named, path, subject in EXCEPTIONS
         if named == rule and (named, path, subject) not in needed
     ]

@@ -114,9 +114,9 @@ def test_a_connect_server_fills_bronze_and_gold(server: str, tmp_path: Path) -> 
     builder.write()
     lake = Lake(tmp_path / "lake", builder.root)
 
-    done, said = run_ingest(server, builder, lake)
+    done, text = run_ingest(server, builder, lake)
 
-    assert (done["event"], done.get("rows"), done.get("batches")) == ("done", 3000, 1), said
+    assert (done["event"], done.get("rows"), done.get("batches")) == ("done", 3000, 1), text
     assert lake.offsets() == put_offsets(builder)
     assert lake.traffic() == traffic_of(builder.stored)
 
@@ -224,8 +224,8 @@ def test_missing_packages_are_named_with_a_command(
 class Refusing:
     """A session that rejects every setting."""
 
-    def __init__(self, said: str) -> None:
-        self._said = said
+    def __init__(self, text: str) -> None:
+        self._said = text
         self.is_stopped = False
         self.conf = self
         self.client = self
@@ -245,7 +245,7 @@ class Refusing:
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("text", "sentence"),
     [
         (
             "StatusCode.UNAUTHENTICATED: no",
@@ -258,9 +258,9 @@ class Refusing:
     ],
 )
 def test_a_server_that_accepts_no_session_is_reported_in_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, sentence: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, sentence: str
 ) -> None:
-    refusing = Refusing(said)
+    refusing = Refusing(text)
     monkeypatch.setattr(session, "require_master", lambda _: None)
     monkeypatch.setattr(connect, "limit_retries", lambda _: None)
     builder = Builder(lambda: refusing)
@@ -289,7 +289,7 @@ def test_progress_is_each_stages_last_report_from_the_server() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("text", "sentence"),
     [
         (
             "[PYTHON_VERSION_MISMATCH] 3.12",
@@ -299,8 +299,8 @@ def test_progress_is_each_stages_last_report_from_the_server() -> None:
     ],
 )
 def test_missing_prerequisites_of_workers_are_reported_in_one_sentence(
-    tmp_path: Path, said: str, sentence: str
+    tmp_path: Path, text: str, sentence: str
 ) -> None:
     request = Request(REPORTS["traffic"], tmp_path, tmp_path, master="sc://h")
 
-    assert sentence in sentence_of(PySparkException(said), request)
+    assert sentence in sentence_of(PySparkException(text), request)

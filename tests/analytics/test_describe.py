@@ -103,16 +103,16 @@ def test_the_named_command_checks_its_prerequisites() -> None:
 @pytest.mark.parametrize("report", REPORTS.values(), ids=list(REPORTS))
 def test_its_description_matches_what_it_reads(report) -> None:
     """A report of samples has no log to describe, and the newest hour isn't sampled yet."""
-    said = [
+    answer = [
         text
         for parameter in report.parameters
         for text in (parameter.help, *(choice.label for choice in parameter.choices))
     ]
 
-    assert not any("log is read" in text for text in said)
+    assert not any("log is read" in text for text in answer)
     if report.samples:
-        assert not any("log" in text.split() for text in said)
-        assert any("samples are up to an hour old" in text for text in said)
+        assert not any("log" in text.split() for text in answer)
+        assert any("samples are up to an hour old" in text for text in answer)
         assert report.chart.is_reading
 
 

@@ -57,21 +57,21 @@ def test_invalid_arguments_are_reported_in_one_sentence_with_code_2(
     with pytest.raises(SystemExit) as ended:
         parse_arguments(arguments.split())
 
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert ended.value.code == EXIT_BAD_ARGUMENTS
-    assert sentence in said.err
-    assert said.err.count("\n") == 1
-    assert said.out == ""
+    assert sentence in output.err
+    assert output.err.count("\n") == 1
+    assert output.out == ""
 
 
 def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parse_arguments(["traffic", "--help"])
 
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert ended.value.code == 0
     assert {"--store", "--out", "--from", "--to", "--hours", "--topic", "--master"} <= set(
-        said.replace("[", " ").split()
+        output.replace("[", " ").split()
     )
 
 

@@ -154,8 +154,8 @@ def run_ingest(
         process.stdin.write(json.dumps({"job": job}) + "\n")
         process.stdin.flush()
         event: dict[str, Any] = json.loads(process.stdout.readline())
-        _, said = process.communicate(timeout=SECONDS)
-        return event, said
+        _, output = process.communicate(timeout=SECONDS)
+        return event, output
 
 
 @pytest.mark.spark
@@ -167,12 +167,12 @@ def test_a_cluster_of_two_workers_fills_bronze_and_gold(
     lake = Lake(tmp_path / "lake", builder.root)
     before = spark_cluster.apps_of_workers()
 
-    done, said = retry_slow_workers(
+    done, text = retry_slow_workers(
         lambda: run_ingest(spark_cluster.master, builder, lake, spark_cluster.secret),
         lambda ended: str(ended[0]),
     )
 
-    assert (done["event"], done.get("rows"), done.get("batches")) == ("done", 3000, 1), said
+    assert (done["event"], done.get("rows"), done.get("batches")) == ("done", 3000, 1), text
     assert lake.offsets() == put_offsets(builder)
     assert lake.traffic() == traffic_of(builder.stored)
     assert not list(lake.directory.glob(f"{TOKEN_PREFIX}*"))
@@ -243,6 +243,6 @@ def test_a_failing_task_leaves_no_file_but_an_explanation(
         Ingest(lake.place, lake.source, SparkWriter(running_spark)).batch()
     (tmp_path / "lake" / "bronze" / "messages" / "_staging").unlink()
 
-    taken = Ingest(lake.place, lake.source, SparkWriter(running_spark)).batch()
-    assert taken is not None
+    batches = Ingest(lake.place, lake.source, SparkWriter(running_spark)).batch()
+    assert batches is not None
     assert lake.offsets() == put_offsets(builder)

@@ -167,10 +167,10 @@ def test_spark_finds_the_source_by_itself(site: Path, tmp_path: Path) -> None:
     (example,) = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
     program = READ.replace("EXAMPLE", example.replace("/data/rocketmq/store", str(store)))
 
-    said = _python(site, tmp_path, "-c", program)
+    text = _python(site, tmp_path, "-c", program)
 
-    assert "|orders|   15|" in said
-    assert "| bills|   15|" in said
+    assert "|orders|   15|" in text
+    assert "| bills|   15|" in text
 
 
 def _python(site: Path, directory: Path, *arguments: object) -> str:

@@ -220,11 +220,11 @@ def test_messages_sent_committed_and_replayed_on_the_pages_reach_a_consumer(
         received(follower, "several", 3)
 
         # They are found by key and by content; each shows its consumers, and numbers as sent.
-        for asked in (
+        for request in (
             f"find/?by=key&topic={topic}&text=several",
             f"?topic={topic}&range=15m&text={BIG}",
         ):
-            page.goto(f"{appliance.url}/messages/{asked}")
+            page.goto(f"{appliance.url}/messages/{request}")
             expect(page.locator("main td a[href*='/messages/m/']")).to_have_count(3)
         page.locator("main td a[href*='/messages/m/']").first.click()
         expect(page.locator("main")).to_contain_text(BIG)

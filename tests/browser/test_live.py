@@ -124,7 +124,7 @@ def consume(client: RawClient, first: int, end: int) -> int:
 
 
 def came_in(counts: dict[str, tuple[int, int]]) -> int:
-    return sum(came for came, _lost in counts.values())
+    return sum(received for received, _lost in counts.values())
 
 
 def lost_in(counts: dict[str, tuple[int, int]]) -> int:
@@ -200,9 +200,9 @@ def test_a_bursts_shown_and_dropped_events_add_up_to_the_sent_ones_for_each_stag
     logger.info("bursts: %s", counts)
 
     for settled, count in ((shown, first), (counts, sent)):
-        assert {stage: came + lost for stage, (came, lost) in settled.items()} == dict.fromkeys(
-            STAGES, count
-        )
+        assert {
+            stage: received + lost for stage, (received, lost) in settled.items()
+        } == dict.fromkeys(STAGES, count)
     assert 0 < came_in(shown) < came_in(counts)
     assert lost_in(counts) - lost_in(shown) >= certain
 

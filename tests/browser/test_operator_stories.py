@@ -309,12 +309,12 @@ def test_clients_follow_a_planned_file_until_it_is_undone(
 
     # A topic and its group are imported from YAML.
     page.goto(f"{url}/files/import/")
-    wanted = {
+    target = {
         "trebuchet": 1,
         "topics": {topic: {"readQueueNums": 2, "writeQueueNums": 2}},
         "groups": {group: {}, witness: {}},
     }
-    page.get_by_label("Or paste its content").fill(yaml.safe_dump(wanted))
+    page.get_by_label("Or paste its content").fill(yaml.safe_dump(target))
     review(page)
     problems += problems_of(page, "story-files-import")
     page.get_by_label("Reason (saved").fill("the shop opens")

@@ -340,12 +340,14 @@ def test_an_arriving_verdict_only_changes_its_own_column(
         begun = page.evaluate("window.layoutShift")
 
         column = '<div class="board__list">'
-        came = '<ul class="troubles"><li class="trouble" data-rule="came">Falling behind</li></ul>'
-        fold = f'<details class="board__more"><summary>9 more</summary>{came}</details>'
-        sockets[0].send(html.replace(column, column + 9 * came + fold))
+        received = (
+            '<ul class="troubles"><li class="trouble" data-rule="came">Falling behind</li></ul>'
+        )
+        fold = f'<details class="board__more"><summary>9 more</summary>{received}</details>'
+        sockets[0].send(html.replace(column, column + 9 * received + fold))
         page.wait_for_selector('[data-rule="came"]')
         page.locator("#flow summary").evaluate("each => { each.parentElement.open = true; }")
-        sockets[0].send(html.replace(column, column + came + came + fold))
+        sockets[0].send(html.replace(column, column + received + received + fold))
         page.wait_for_function("document.querySelectorAll('[data-rule=came]').length === 3")
 
         assert page.locator("#flow details").evaluate("each => each.open")
@@ -380,8 +382,8 @@ def test_a_click_on_a_chart_point_opens_the_messages_of_its_time(
         area.click(position={"x": x, "y": box["height"] / 2})
         page.wait_for_url(f"**/messages/?topic={TOPIC}&from=*")
 
-        asked = parse_qs(urlsplit(page.url).query)
-        begin, end = int(asked["from"][0]), int(asked["to"][0])
+        request = parse_qs(urlsplit(page.url).query)
+        begin, end = int(request["from"][0]), int(request["to"][0])
         # A point is two pixels wide, and the chart may have one more sample than was read here.
         assert abs(begin - slot) <= 3 * step
         assert end - begin == step
@@ -449,10 +451,10 @@ def test_a_chart_can_be_zoomed_by_dragging_and_saved_as_picture_and_table(
         page.mouse.up()
         page.wait_for_url("**from=**")
 
-        asked = parse_qs(urlsplit(page.url).query)
-        span = int(asked["to"][0]) - int(asked["from"][0])
+        request = parse_qs(urlsplit(page.url).query)
+        span = int(request["to"][0]) - int(request["from"][0])
         assert abs(span - 15 * 60_000) < 60_000
-        assert asked["earlier"] == ["day"]
+        assert request["earlier"] == ["day"]
     finally:
         page.close()
 

@@ -77,9 +77,9 @@ def write_mo(file: Path, language: str, table: Mapping[str, str]) -> None:
     for key, text in table.items():
         english, _, plural = key.partition("\0")
         forms = dict(enumerate(text.split("\0"))) if plural else {}
-        said = "" if plural else text
+        message = "" if plural else text
         catalogue.append(
-            polib.POEntry(msgid=english, msgid_plural=plural, msgstr=said, msgstr_plural=forms)
+            polib.POEntry(msgid=english, msgid_plural=plural, msgstr=message, msgstr_plural=forms)
         )
     file.parent.mkdir(parents=True, exist_ok=True)
     catalogue.save_as_mofile(str(file))

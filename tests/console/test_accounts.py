@@ -102,9 +102,9 @@ def test_the_first_password_may_come_from_a_file(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("TREBUCHET_ADMIN_PASSWORD_FILE", str(file))
     monkeypatch.setenv("TREBUCHET_ADMIN", "root")
 
-    said = ensure_admin()
+    text = ensure_admin()
 
-    assert "secret" not in said
+    assert "secret" not in text
     assert get_user_model().objects.get(username="root").check_password("a long secret of mine")
 
 
@@ -133,11 +133,11 @@ def add_account(*arguments: str) -> str:
 def test_more_accounts_are_read_only_by_default(monkeypatch) -> None:
     monkeypatch.delenv("TREBUCHET_ACCOUNT_PASSWORD", raising=False)
 
-    said = add_account("rita")
+    text = add_account("rita")
     add_account("ada", "--administrator")
 
     accounts = {each.get_username(): each for each in get_user_model().objects.all()}
-    password = said.split("password ")[1].split(" ")[0]
+    password = text.split("password ")[1].split(" ")[0]
     assert accounts["rita"].check_password(password)
     assert not accounts["rita"].is_staff
     assert accounts["ada"].is_staff

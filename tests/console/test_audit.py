@@ -80,8 +80,8 @@ def test_a_request_is_found_by_its_id_with_all_its_changes(actors, request_of_ad
     with change(request_of_ada, "topic.update", "Other"):
         pass
 
-    asked = {"q": "4f2a9c", "columns": ["who", "subject", "request"]}
-    page = actors.admin.get(reverse("audit:list"), asked)
+    fields = {"q": "4f2a9c", "columns": ["who", "subject", "request"]}
+    page = actors.admin.get(reverse("audit:list"), fields)
 
     assert sorted(row.entry.subject for row in page.context["rows"]) == ["Bills", "Orders"]
     text = page.content.decode()
@@ -136,8 +136,8 @@ def test_the_export_matches_the_filter_and_is_itself_an_entry(actors, request_of
     assert (rows[0]["before"], rows[0]["after"]) == ({"perm": 6}, {"perm": 4})
     assert (rows[0]["who"], rows[0]["address"]) == ("ada", "10.1.2.3")
     assert [each["subject"] for each in table] == ['\'=HYPERLINK("x")']
-    taken = Entry.objects.filter(action="audit.export").order_by("pk")
-    assert [each.after["entries"] for each in taken] == [2, 1]
+    ports = Entry.objects.filter(action="audit.export").order_by("pk")
+    assert [each.after["entries"] for each in ports] == [2, 1]
     assert actors.operator.post(reverse("audit:export", args=["csv"])).status_code == 403
     assert actors.admin.post(reverse("audit:export", args=["pdf"])).status_code == 404
 

@@ -192,8 +192,8 @@ def run(*arguments: str) -> str:
 
 def test_the_command_prints_the_last_link_and_fails_on_a_break() -> None:
     first = entries()[0]
-    said = run("verify")
-    noted = said.split("(store it elsewhere): ")[1].split()[0]
+    output = run("verify")
+    noted = output.split("(store it elsewhere): ")[1].split()[0]
     assert "The chain is intact." in run("verify", "--noted", noted)
 
     Entry.objects.filter(pk=first.pk).update(actor_name="rita")

@@ -243,22 +243,22 @@ def test_an_impossible_change_is_not_planned(wrong, actors, accounts) -> None:
 
 def test_each_broker_reports_its_decision_and_the_deciding_line(actors, accounts) -> None:
     accounts.access[OTHER.address] = BrokerAccess(True, (ORDERS,))
-    asked = {"access_key": "order-service", "address": "10.0.0.1", "action": "send"}
+    fields = {"access_key": "order-service", "address": "10.0.0.1", "action": "send"}
 
-    page = actors.admin.get(f"{LIST}may/", {**asked, "name": "orders"})
+    page = actors.admin.get(f"{LIST}may/", {**fields, "name": "orders"})
 
     ours, theirs = page.context["answers"]
     assert (ours.is_allowed, ours.rule) == (True, "topicPerms: orders=PUB")
     assert theirs.is_allowed is None
-    assert actors.admin.get(f"{LIST}may/", asked).status_code == 422
+    assert actors.admin.get(f"{LIST}may/", fields).status_code == 422
 
 
 def test_extensions_that_must_agree_leave_nothing_allowed_for_certain(actors, accounts) -> None:
     accounts.validators = ("badge",)
-    asked = {"access_key": "order-service", "address": "10.0.0.1", "name": "orders"}
+    fields = {"access_key": "order-service", "address": "10.0.0.1", "name": "orders"}
 
-    sent = actors.admin.get(f"{LIST}may/", {**asked, "action": "send"})
-    read = actors.admin.get(f"{LIST}may/", {**asked, "action": "read"})
+    sent = actors.admin.get(f"{LIST}may/", {**fields, "action": "send"})
+    read = actors.admin.get(f"{LIST}may/", {**fields, "action": "read"})
 
     assert sent.context["answers"][0].is_allowed is None
     assert "plain_acl.yml allows it, but badge also has to allow it" in sent.text

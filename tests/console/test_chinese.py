@@ -61,7 +61,7 @@ def test_a_translation_has_its_sources_placeholders_and_markup() -> None:
         entry
         for entry in TRANSLATED
         if any(
-            marks(said) not in [marks(each) for each in english(entry)] for said in chinese(entry)
+            marks(text) not in [marks(each) for each in english(entry)] for text in chinese(entry)
         )
     ]
 
@@ -83,12 +83,12 @@ def test_chinese_has_one_form_for_all_numbers() -> None:
 
 def test_translations_follow_the_glossary() -> None:
     wrong = [
-        (entry.msgid, said)
+        (entry.msgid, text)
         for entry in TRANSLATED
-        for word, said in GLOSSARY.items()
+        for word, text in GLOSSARY.items()
         if not OTHERWISE.search(english(entry)[-1])
         and re.search(rf"\b{word}\b", english(entry)[-1], re.IGNORECASE)
-        and not re.search(said, chinese(entry)[0])
+        and not re.search(text, chinese(entry)[0])
     ]
 
     assert wrong == []

@@ -138,8 +138,8 @@ def test_no_page_shows_an_english_sentence(actors, world) -> None:
         if name not in FOR_AUTHORS and (found := english_of(html)):
             wrong[address] = found
 
-    told = "\n".join(f"{address}: {each}" for address, found in wrong.items() for each in found)
-    assert told == "", f"English in Chinese pages:\n{told}"
+    report = "\n".join(f"{address}: {each}" for address, found in wrong.items() for each in found)
+    assert report == "", f"English in Chinese pages:\n{report}"
     assert seen > 0.9 * len(PAGES)
 
 

@@ -110,9 +110,9 @@ def test_a_complete_file_removes_unnamed_entries_except_those_created_by_brokers
 ) -> None:
     found = changes_of(YAML, is_whole=True)
 
-    assert [name for name, wanted in found["broker-a · topics.json"].items() if wanted is None] == [
-        "Bills"
-    ]
+    assert [
+        name for name, expected in found["broker-a · topics.json"].items() if expected is None
+    ] == ["Bills"]
 
 
 def test_an_entry_may_apply_to_some_brokers_and_differ_on_one(second: FakeBroker) -> None:
@@ -125,8 +125,8 @@ topics:
     found = changes_of(text, "broker-a", "broker-b")
 
     assert list(found) == ["broker-b · topics.json"]
-    wanted = found["broker-b · topics.json"]
-    assert (wanted["Orders"]["perm"], sorted(wanted)) == (2, ["Late", "Orders"])
+    expected = found["broker-b · topics.json"]
+    assert (expected["Orders"]["perm"], sorted(expected)) == (2, ["Late", "Orders"])
 
 
 def test_a_real_brokers_files_are_taken_over(orders: FakeBroker) -> None:
@@ -159,7 +159,7 @@ def test_a_real_brokers_files_are_taken_over(orders: FakeBroker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "line"),
+    ("text", "message", "line"),
     [
         ("topics: {}", "The file must start with “trebuchet: 1”", 1),
         ("trebuchet: 1\nqueues: {}", "Unknown section queues.", 2),
@@ -190,13 +190,13 @@ def test_a_real_brokers_files_are_taken_over(orders: FakeBroker) -> None:
     ],
 )
 def test_an_invalid_file_is_rejected_with_its_line(
-    brokers: FakeBroker, text: str, said: str, line: int | None
+    brokers: FakeBroker, text: str, message: str, line: int | None
 ) -> None:
     with pytest.raises(FileProblemsError) as caught:
         read_document(text)
 
     problem = caught.value.problems[0]
-    assert said in problem.text
+    assert message in problem.text
     if line is not None:
         assert problem.line == line
 
@@ -238,8 +238,8 @@ def test_an_export_shows_differences_between_brokers() -> None:
         "brokers": ["a", "b", "c"],
         "at": {"b": {"perm": 4}},
     }
-    wanted = WantedEntry({**ORDERS}, tuple(found["brokers"]), found["at"])
-    assert [wanted.on(name) for name in "abcd"] == [ORDERS, other, ORDERS, None]
+    expected = WantedEntry({**ORDERS}, tuple(found["brokers"]), found["at"])
+    assert [expected.on(name) for name in "abcd"] == [ORDERS, other, ORDERS, None]
 
 
 def test_the_broker_ends_up_with_the_planned_file(
@@ -255,9 +255,9 @@ def test_the_broker_ends_up_with_the_planned_file(
         file.write_text(yaml.safe_dump({"trebuchet": 1, "topics": topics}))
         plans = plans_of(read_document(file.read_text()), ["broker-a"], is_whole=True)
 
-        said, code = config("apply", str(file), "--whole", "--accept-costs")
+        text, code = config("apply", str(file), "--whole", "--accept-costs")
 
-        assert code == 0, said
+        assert code == 0, text
         now = read("broker-a", ConfigFile.TOPICS)
         for plan in plans:
             assert {name: now.get(name) for name in plan.wanted} == plan.wanted
@@ -340,11 +340,11 @@ def test_a_plan_with_differences_exits_with_2(orders: FakeBroker, tmp_path: Path
     file = tmp_path / "wanted.yaml"
     file.write_text(YAML)
 
-    said, code = config("plan", str(file))
+    text, code = config("plan", str(file))
     as_json, json_code = config("plan", str(file), "--json")
 
     assert (code, json_code) == (2, 2)
-    assert said.splitlines()[:3] == [
+    assert text.splitlines()[:3] == [
         "broker-a · topics.json: 1 change, 1 create",
         "  ~ Orders",
         "      perm: 6 -> 4",
@@ -363,16 +363,16 @@ def test_changes_that_lose_messages_need_a_request(orders: FakeBroker, tmp_path:
 
     assert (code, "Bills" in orders.topic_configs) == (1, True)
     assert "! 1 topic will be deleted from broker-a, with 2 messages: Bills." in refused
-    said, code = config("apply", str(file), "--whole", "--accept-costs", "--reason", "cleaning")
+    text, code = config("apply", str(file), "--whole", "--accept-costs", "--reason", "cleaning")
     assert (code, "Bills" in orders.topic_configs) == (0, False)
     entry = Entry.objects.get()
     assert (entry.remark, entry.outcome) == ("cleaning", "done")
     assert entry.actor_name.startswith("command line")
-    assert f"audit entry {entry.pk}" in said
+    assert f"audit entry {entry.pk}" in text
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "text"),
     [
         (["plan", "/nowhere.yaml"], "Can't read /nowhere.yaml"),
         (["plan", "/dev/null"], "must start with"),
@@ -380,12 +380,12 @@ def test_changes_that_lose_messages_need_a_request(orders: FakeBroker, tmp_path:
     ],
 )
 def test_an_unanswerable_question_exits_with_1(
-    orders: FakeBroker, arguments: list[str], said: str
+    orders: FakeBroker, arguments: list[str], text: str
 ) -> None:
     found, code = config(*arguments)
 
     assert code == 1
-    assert said in found
+    assert text in found
 
 
 def test_wrong_usage_does_not_look_like_a_difference(
@@ -399,12 +399,12 @@ def test_wrong_usage_does_not_look_like_a_difference(
 
 
 def test_the_drift_command_exits_with_2_and_prints_json_on_demand(second: FakeBroker) -> None:
-    said, code = config("drift")
+    text, code = config("drift")
     as_json, _code = config("drift", "--json")
     alone, alone_code = config("drift", "--broker", "broker-a")
 
     assert (code, alone_code) == (2, 0)
-    assert "    perm: broker-a=6 broker-b=4" in said
+    assert "    perm: broker-a=6 broker-b=4" in text
     assert json.loads(as_json)["files"]["topics.json"][0] == {
         "entry": "Bills",
         "missing": ["broker-b"],
@@ -500,11 +500,11 @@ def test_different_filters_between_masters_are_drift_but_offsets_are_not(
     second.other_files["broker-b"][ConfigFile.FILTERS] = {"filterDataByTopic": {"Orders": other}}
     second.other_files["broker-b"][ConfigFile.DELAYS] = {"offsetTable": {"2": 99}}
 
-    said, code = config("drift")
+    text, code = config("drift")
 
     assert code == 2
-    assert '    expression: broker-a="price > 10" broker-b="price > 20"' in said
-    assert "delayOffset" not in said
+    assert '    expression: broker-a="price > 10" broker-b="price > 20"' in text
+    assert "delayOffset" not in text
 
 
 def test_a_broker_that_does_not_report_its_filters_is_left_out(
@@ -564,8 +564,8 @@ def test_an_invalid_expression_in_a_file_is_rejected_before_anything_is_done(
     text = "trebuchet: 1\ngroups:\n  new: {}\nfilters:\n  Orders@billing: {expression: price >}\n"
     file.write_text(text)
 
-    said, code = config("apply", str(file), "--accept-costs")
+    message, code = config("apply", str(file), "--accept-costs")
 
     assert code == 1
-    assert "at character 8" in said
+    assert "at character 8" in message
     assert "new" not in filtered.group_configs

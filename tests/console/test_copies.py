@@ -157,9 +157,9 @@ def test_the_curl_command_and_its_python_request_what_the_page_shows(
     found = copies(actors, url)
 
     _curl, _option, header, address = shlex.split(found["curl"])
-    name, _colon, said = header.replace("$TREBUCHET_TOKEN", text).partition(": ")
+    name, _colon, message = header.replace("$TREBUCHET_TOKEN", text).partition(": ")
     path = address.removeprefix(settings.TREBUCHET_URL)
-    answer = client.get(path, headers={name: said})
+    answer = client.get(path, headers={name: message})
 
     assert answer.status_code == 200
     assert answer.json()[key] == value

@@ -44,9 +44,9 @@ def sender(run: Run) -> replaying.Replayer:
     return replaying.Replayer(run, wait=lambda _seconds: False)
 
 
-def preview(client, **asked: object):
+def preview(client, **fields: object):
     return client.get(
-        reverse("dead_letters:preview", args=["billing"]), {"target": "retry", "rate": 100} | asked
+        reverse("dead_letters:preview", args=["billing"]), {"target": "retry", "rate": 100} | fields
     )
 
 
@@ -56,8 +56,8 @@ def token_of(answer) -> str:
     return found[1]
 
 
-def start(client, **asked: object):
-    token = token_of(preview(client, **asked))
+def start(client, **fields: object):
+    token = token_of(preview(client, **fields))
     return client.post(
         reverse("dead_letters:start", args=["billing"]), {"token": token}, follow=True
     )
@@ -127,7 +127,7 @@ def test_a_replay_to_their_own_topics_names_the_other_groups(actors, letters) ->
 
 
 @pytest.mark.parametrize(
-    ("asked", "keys"),
+    ("selection", "keys"),
     [
         ({"topic": "Orders"}, ["k1", "k2", "k4"]),
         ({"topic": "Orders", "tag": "paid"}, ["k1", "k2"]),
@@ -137,16 +137,16 @@ def test_a_replay_to_their_own_topics_names_the_other_groups(actors, letters) ->
         ({"m": ["broker-a:0:1:999"]}, []),
     ],
 )
-def test_the_preview_counts_exactly_the_sent_messages(actors, letters, asked, keys) -> None:
-    if "ticked" in asked:
+def test_the_preview_counts_exactly_the_sent_messages(actors, letters, selection, keys) -> None:
+    if "ticked" in selection:
         found = read_letters("billing").found
-        asked = {"m": [found[each].key for each in asked["ticked"]]}
-    shown = preview(actors.operator, **asked)
+        selection = {"m": [found[each].key for each in selection["ticked"]]}
+    shown = preview(actors.operator, **selection)
     if not keys:
         assert "no messages to send" in shown.text
         return
     counted = re.search(r"<dt>Messages sent</dt>\s*<dd>(\d+)", shown.text)
-    start(actors.operator, **asked)
+    start(actors.operator, **selection)
 
     assert [table[names.PROPERTY_KEYS] for _t, _b, table in letters.resent] == keys
     assert counted
@@ -161,7 +161,7 @@ def test_any_choice_in_the_preview_counts_the_sent_messages(actors, letters, rng
     every = [each.key for each in read_letters("billing").found]
     replayed = 0
     for _ in range(ROUNDS):
-        asked: dict[str, object] = rng.choice(
+        fields: dict[str, object] = rng.choice(
             [
                 {"topic": rng.choice(["Orders", "Refunds"])},
                 {"tag": rng.choice(["paid", "late", "*"])},
@@ -170,15 +170,15 @@ def test_any_choice_in_the_preview_counts_the_sent_messages(actors, letters, rng
             ]
         )
         if rng.random() < 0.5:
-            asked["again"] = "on"
-        shown = preview(actors.operator, **asked)
+            fields["again"] = "on"
+        shown = preview(actors.operator, **fields)
         counted = re.search(r"<dt>Messages sent</dt>\s*<dd>(\d+)", shown.text)
         before = len(letters.resent)
         if counted is None:
             assert "no messages to send" in shown.text
             continue
-        start(actors.operator, **asked)
-        assert len(letters.resent) - before == int(counted[1]), asked
+        start(actors.operator, **fields)
+        assert len(letters.resent) - before == int(counted[1]), fields
         replayed += int(counted[1])
 
     assert replayed >= len({table[names.PROPERTY_KEYS] for _t, _b, table in letters.resent}) > 0

@@ -129,7 +129,7 @@ def test_a_level_moved_back_delivers_stored_messages(actors: Actors, waiting: Fa
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "text"),
     [
         ("1:3", "1:6", "Level 1 has offsets from 1 to 5."),
         ("1:3", "1:0", "Level 1 has offsets from 1 to 5."),
@@ -138,18 +138,18 @@ def test_a_level_moved_back_delivers_stored_messages(actors: Actors, waiting: Fa
     ],
 )
 def test_an_offset_outside_all_levels_is_rejected(
-    actors: Actors, waiting: FakeBroker, old: str, new: str, said: str
+    actors: Actors, waiting: FakeBroker, old: str, new: str, text: str
 ) -> None:
     plan = planned(actors.admin, DELAYS, old, new)
 
-    assert refusals_of(plan) == (said,)
+    assert refusals_of(plan) == (text,)
     apply(actors.admin, DELAYS, plan)
     assert levels(waiting) == {"1": 3, "2": 0}
     assert not Entry.objects.exists()
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('{"offsetTable":{"0":1}}', "0: A delay level is a number, 1 or greater."),
         ('{"offsetTable":{"one":1}}', "one: A delay level is a number, 1 or greater."),
@@ -162,12 +162,12 @@ def test_an_offset_outside_all_levels_is_rejected(
     ],
 )
 def test_an_invalid_level_file_is_rejected_with_its_line(
-    actors: Actors, waiting: FakeBroker, text: str, said: str
+    actors: Actors, waiting: FakeBroker, text: str, message: str
 ) -> None:
     answer = actors.admin.post(edit_of(DELAYS), {"text": text, "check": "on"})
 
     ((line, found),) = answer.json()["problems"]
-    assert (said in found, line) == (True, 1)
+    assert (message in found, line) == (True, 1)
 
 
 def test_deliveries_meanwhile_do_not_invalidate_a_plan_in_the_same_direction(
@@ -183,16 +183,16 @@ def test_deliveries_meanwhile_do_not_invalidate_a_plan_in_the_same_direction(
 
 
 @pytest.mark.parametrize(
-    ("seen", "now", "wanted", "is_overtaken"),
+    ("seen", "now", "expected", "is_overtaken"),
     [(3, 4, 5, False), (3, 5, 4, True), (3, 4, 1, False), (3, 2, 5, True), (None, 2, 5, False)],
 )
 def test_a_plan_is_outdated_if_its_direction_would_change(
-    seen: int | None, now: int, wanted: int, is_overtaken: bool
+    seen: int | None, now: int, expected: int, is_overtaken: bool
 ) -> None:
     def at(offset: int | None) -> dict[str, Any]:
         return {"1": None if offset is None else {"offset": str(offset)}}
 
-    assert (advanced(at(seen), at(now), at(wanted)) != at(now)) is is_overtaken
+    assert (advanced(at(seen), at(now), at(expected)) != at(now)) is is_overtaken
 
 
 def test_a_broker_without_deliveries_still_has_levels_to_move(
@@ -232,14 +232,14 @@ def test_an_invalid_expression_is_rejected_with_its_place(
     text = plan.context["text"]
     checked = actors.admin.post(edit_of(FILTERS), {"text": text, "check": "on"})
 
-    said = (
+    message = (
         "Orders@billing: the broker rejected the expression: unexpected end at character 8: "
         "expected a value."
     )
     line = next(at for at, each in enumerate(text.split("\n"), 1) if "expression" in each)
     assert plan.status_code == 422
-    assert [(each.line, each.text) for each in plan.context["problems"]] == [(line, said)]
-    assert checked.json()["problems"] == [[line, said]]
+    assert [(each.line, each.text) for each in plan.context["problems"]] == [(line, message)]
+    assert checked.json()["problems"] == [[line, message]]
     assert expression(filtered) == "price > 10"
 
 
@@ -301,7 +301,7 @@ def test_the_brokers_copy_of_a_filter_is_shown_and_may_be_in_a_text(
 
 
 @pytest.mark.parametrize(
-    ("table", "said", "line"),
+    ("table", "message", "line"),
     [
         ('{"Orders":7}', "Orders must have an object groupFilterData with its groups.", 1),
         ('{"Orders":{"groupFilterData":{"g":7}}}', "Orders@g must be an object.", 1),
@@ -325,14 +325,14 @@ def test_the_brokers_copy_of_a_filter_is_shown_and_may_be_in_a_text(
     ],
 )
 def test_an_invalid_filter_file_is_rejected_with_its_line(
-    actors: Actors, filtered: FakeBroker, table: str, said: str, line: int | None
+    actors: Actors, filtered: FakeBroker, table: str, message: str, line: int | None
 ) -> None:
     text = f'{{"filterDataByTopic":{table}}}'
 
     answer = actors.admin.post(edit_of(FILTERS), {"text": text, "check": "on"})
 
     ((found_line, found),) = answer.json()["problems"]
-    assert said in found
+    assert message in found
     assert found_line == line
 
 

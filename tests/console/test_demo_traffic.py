@@ -79,9 +79,9 @@ async def test_the_demo_creates_topics_sends_consumes_and_cleans_up(
 async def test_the_demo_continues_after_a_broker_outage(
     broker_process: BrokerProcess, rng: random.Random
 ) -> None:
-    said: list[str] = []
+    texts: list[str] = []
     gateway = gateway_of(broker_process.namesrv)
-    traffic = DemoTraffic(gateway, rate=100, say=said.append, rng=rng)
+    traffic = DemoTraffic(gateway, rate=100, say=texts.append, rng=rng)
     running = asyncio.create_task(traffic.run())
     try:
         await until(lambda: traffic.counts.sent >= 20)
@@ -95,7 +95,7 @@ async def test_the_demo_continues_after_a_broker_outage(
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
-    assert sum(line.startswith("Problem") for line in said) >= 1
+    assert sum(line.startswith("Problem") for line in texts) >= 1
 
 
 async def test_without_a_name_server_the_demo_explains_it(

@@ -522,8 +522,8 @@ def test_an_administrator_has_everything_traced_for_some_minutes(
 ) -> None:
     path = reverse("tracing:level")
 
-    for asked in ({"level": "full"}, {"level": "full", "minutes": "61"}, {"level": "loud"}):
-        actors.admin.post(path, asked)
+    for request in ({"level": "full"}, {"level": "full", "minutes": "61"}, {"level": "loud"}):
+        actors.admin.post(path, request)
     assert brokers.trace_level[0] == "recorder"
     actors.admin.post(path, {"level": "full", "minutes": "5"})
 

@@ -214,7 +214,7 @@ def test_a_foreign_plan_is_rejected(actors: Actors, orders: FakeBroker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "said", "line"),
+    ("file", "text", "message", "line"),
     [
         (TOPICS, '{\n"topicConfigTable":{\n"A":{,}}}', "isn't valid JSON", 3),
         (TOPICS, '{"table":{}}', "A topics.json must have an object topicConfigTable.", 1),
@@ -260,14 +260,14 @@ def test_a_foreign_plan_is_rejected(actors: Actors, orders: FakeBroker) -> None:
     ],
 )
 def test_an_invalid_text_is_rejected_with_its_line(
-    actors: Actors, orders: FakeBroker, file: str, text: str, said: str, line: int | None
+    actors: Actors, orders: FakeBroker, file: str, text: str, message: str, line: int | None
 ) -> None:
     _text, fields = opened(actors.admin, file)
 
     live = actors.admin.post(edit_of(file), {"check": "on", "text": text}).json()["problems"]
     answer = actors.admin.post(edit_of(file), {**fields, "text": text})
 
-    assert said in live[0][1]
+    assert message in live[0][1]
     if line is not None:
         assert live[0][0] == line
     assert (answer.status_code, answer.context["text"]) == (422, text)
@@ -308,7 +308,7 @@ def test_an_offset_is_stored_for_an_offline_group_and_sent_to_members_otherwise(
 
 
 @pytest.mark.parametrize(
-    ("new", "said"),
+    ("new", "text"),
     [
         ("{0:11", "Orders@billing: queue 0 has offsets from 0 to 10."),
         ("{0:7,9:1", "Orders@billing: the topic has no queue 9 on this broker."),
@@ -316,14 +316,14 @@ def test_an_offset_is_stored_for_an_offline_group_and_sent_to_members_otherwise(
     ],
 )
 def test_an_offset_that_no_request_sets_is_rejected(
-    actors: Actors, orders: FakeBroker, new: str, said: str
+    actors: Actors, orders: FakeBroker, new: str, text: str
 ) -> None:
     orders.put("Orders", 0, *range(1, 11))
     orders.offsets["billing", "Orders", 0] = 7
 
     answer = sent(actors.admin, OFFSETS, "{0:7", new)
 
-    assert said in answer.context["shown"][0].refusals[0]
+    assert text in answer.context["shown"][0].refusals[0]
     assert orders.offsets["billing", "Orders", 0] == 7
 
 

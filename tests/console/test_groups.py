@@ -84,10 +84,10 @@ def test_a_group_page_has_one_subscriptions_table_that_members_replace(actors, b
     brokers.add_group("billing", online=True, topic="Orders")
 
     html = actors.reader.get(reverse("groups:detail", args=["billing"])).content.decode()
-    asked = actors.reader.get(reverse("groups:subscriptions", args=["billing"])).content.decode()
+    page = actors.reader.get(reverse("groups:subscriptions", args=["billing"])).content.decode()
 
     assert html.count("</svg>Subscriptions</h2>") == html.count('id="subscriptions"') == 1
-    assert 'id="subscriptions"' in asked
+    assert 'id="subscriptions"' in page
 
 
 def test_a_missing_group_is_not_found(actors, brokers) -> None:
@@ -275,12 +275,12 @@ def two_members(brokers, *wishes: str) -> None:
         for number in range(len(wishes))
     ]
     for number, wish in enumerate(wishes):
-        wanted = (Subscription("Orders", "TAG", wish),) if wish else ()
-        brokers.running[f"billing@{number}"] = RunningInfo(f"billing@{number}", {}, wanted, (), ())
+        target = (Subscription("Orders", "TAG", wish),) if wish else ()
+        brokers.running[f"billing@{number}"] = RunningInfo(f"billing@{number}", {}, target, (), ())
 
 
 @pytest.mark.parametrize(
-    ("wishes", "is_mixed", "said"),
+    ("wishes", "is_mixed", "message"),
     [
         (("A", "A"), False, ["all match"]),
         (("A", "B", "A"), True, ["consumers differ", "billing@1", "skipped"]),
@@ -288,14 +288,14 @@ def two_members(brokers, *wishes: str) -> None:
     ],
 )
 def test_members_with_other_subscriptions_are_named(
-    actors, brokers, wishes, is_mixed, said
+    actors, brokers, wishes, is_mixed, message
 ) -> None:
     two_members(brokers, *wishes)
 
     part = actors.reader.get(reverse("groups:subscriptions", args=["billing"])).text
 
     assert ("consumers differ" in part) is is_mixed
-    assert [text for text in said if text not in part] == []
+    assert [text for text in message if text not in part] == []
 
 
 def test_an_unresponsive_member_is_shown_as_silent(actors, brokers) -> None:

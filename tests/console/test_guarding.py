@@ -53,11 +53,11 @@ def test_without_the_read_permission_messages_are_shown_without_bodies(brokers) 
     brokers.put_message("Orders", 0, b"secret", 1_000, KEYS="K-1")
     seen = Rights(given={Action.SEE: Patterns(topics=frozenset({"Ord*"}))})
     queue = BrokerQueue("broker-a", 0)
-    asked = MessageRange("Orders", 0, 2_000)
+    request = MessageRange("Orders", 0, 2_000)
 
     with acts_for(lambda: seen):
         at = gateway().browse.at("Orders", queue, 0)
-        newest = gateway().browse.newest(asked, None, 10).messages
+        newest = gateway().browse.newest(request, None, 10).messages
         keyed = gateway().browse.by_key("Orders", "K-1", 0, 2_000).messages
         (copy,) = gateway().repair.copies("Orders", queue, 0, 1).messages
 

@@ -158,14 +158,14 @@ def test_a_removed_language_is_dropped(actors, brokers) -> None:
 def test_each_channel_gets_its_own_language_whoever_asks(settings) -> None:
     room = Channel.objects.create(name="room", kind="slack", language="zh-hans")
     own = Channel.objects.create(name="own", kind="slack")
-    said: list[str] = []
+    messages: list[str] = []
 
     def content() -> dict[str, object]:
-        said.append(translation.get_language() or "")
-        return {"status": "test", "channel": said[-1]}
+        messages.append(translation.get_language() or "")
+        return {"status": "test", "channel": messages[-1]}
 
     with translation.override("zh-hans"):
         assert queue_result([room.pk, own.pk], content) == 2
 
-    told = {each.channel.name: each.content["channel"] for each in Message.objects.all()}
-    assert told == {"room": "zh-hans", "own": "en"}
+    report = {each.channel.name: each.content["channel"] for each in Message.objects.all()}
+    assert report == {"room": "zh-hans", "own": "en"}

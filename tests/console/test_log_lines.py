@@ -58,8 +58,8 @@ def test_no_value_forges_a_line(set_up: str, debug: str, tmp_path: Path) -> None
     )
 
     lines = done.stderr.split("\n")
-    said = [line for line in lines if r"group=a\nforged\x1b[2J" in line]
-    assert len(said) == 5, done.stderr
+    report = [line for line in lines if r"group=a\nforged\x1b[2J" in line]
+    assert len(report) == 5, done.stderr
     assert sum("    ValueError: b" in line for line in lines) == 5, done.stderr
     assert not any(line.startswith("forged") for line in lines), done.stderr
     assert "\x1b" not in done.stderr + done.stdout

@@ -184,13 +184,13 @@ def test_a_message_is_masked_wherever_it_came_from(topic, properties, is_hidden,
 
 def everywhere(client) -> dict[str, str]:
     """Return the message as shown on pages and in files."""
-    asked = {"topic": "Orders", "from": "0", "to": "2000"}
+    fields = {"topic": "Orders", "from": "0", "to": "2000"}
     export = reverse("browse:export", args=["jsonl"])
     answers = {
         "page": client.get(PAGE),
         "tree": client.get(PAGE, {"as": "tree"}),
         "bytes": client.get(PAGE, {"as": "bytes"}),
-        "column": client.get(reverse("browse:search"), {**asked, "field": "$.card"}),
+        "column": client.get(reverse("browse:search"), {**fields, "field": "$.card"}),
         "export": client.post(f"{export}?topic=Orders&from=0&to=2000"),
     }
     return {name: each.getvalue().decode() for name, each in answers.items()}
@@ -208,13 +208,13 @@ def test_masked_data_is_not_shown_anywhere_even_to_administrators(actors, orders
 
 
 def test_guessing_does_not_find_masked_data(actors, orders) -> None:
-    asked = {"topic": "Orders", "from": "0", "to": "2000"}
+    fields = {"topic": "Orders", "from": "0", "to": "2000"}
     for condition in ({"text": CARD}, {"path": "$.card", "value": CARD}):
-        assert "K-1" in actors.admin.get(reverse("browse:search"), asked | condition).text
+        assert "K-1" in actors.admin.get(reverse("browse:search"), fields | condition).text
     rule()
 
     for condition in ({"text": CARD}, {"path": "$.card", "value": CARD}):
-        assert "K-1" not in actors.admin.get(reverse("browse:search"), asked | condition).text
+        assert "K-1" not in actors.admin.get(reverse("browse:search"), fields | condition).text
 
 
 def test_dead_letters_are_exported_masked(actors, brokers) -> None:
@@ -262,10 +262,10 @@ def test_a_masked_message_is_resent_whole_by_users_who_may_unmask_it(
         topics=["Orders"],
     )
     role.members.add(limited_account)
-    asked = {"topic": "Orders", "copy": "broker-a:0:0"}
+    fields = {"topic": "Orders", "copy": "broker-a:0:0"}
 
-    refused = limited.get(reverse("sending:send"), asked)
-    filled = actors.admin.get(reverse("sending:send"), asked).content.decode()
+    refused = limited.get(reverse("sending:send"), fields)
+    filled = actors.admin.get(reverse("sending:send"), fields).content.decode()
 
     assert refused.status_code == 403
     assert CARD in filled

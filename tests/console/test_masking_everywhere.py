@@ -278,10 +278,10 @@ def guesses() -> Iterator[tuple[dict[str, str], dict[str, str]]]:
 
 def answers_to(guess: dict[str, str], client: Client, program: Program) -> list[str]:
     """Return the answers of everything with a filter, without the guess itself."""
-    asked = {**QUERY, **guess}
+    requests = {**QUERY, **guess}
     pages = ("browse:search", "browse:scan", "browse:distribution")
-    found = [body_of(client.get(reverse(name), asked)) for name in pages]
-    query = urlencode(asked)
+    found = [body_of(client.get(reverse(name), requests)) for name in pages]
+    query = urlencode(requests)
     for kind in ("csv", "jsonl"):
         export = reverse("browse:export", args=[kind])
         found.append(body_of(client.post(f"{export}?{query}")))
@@ -310,9 +310,9 @@ def test_a_correct_guess_of_masked_data_is_answered_like_a_wrong_one(
     make_rules()
 
     for right, wrong in guesses():
-        told = answers_to(right, actors.admin, program)
+        report = answers_to(right, actors.admin, program)
         other = answers_to(wrong, actors.admin, program)
-        for one, two in zip(told, other, strict=True):
+        for one, two in zip(report, other, strict=True):
             assert one == two, right
 
 

@@ -29,9 +29,9 @@ def test_differences_between_name_servers_are_named(actors, brokers) -> None:
 
     answer = actors.reader.get(PAGE, {"topic": "Orders"})
 
-    told = answer.context["reports"]
-    assert [each.missing for each in told.brokers] == [("10.0.0.2:9876",)]
-    assert told.entries[0].values == (
+    report = answer.context["reports"]
+    assert [each.missing for each in report.brokers] == [("10.0.0.2:9876",)]
+    assert report.entries[0].values == (
         ("broker-a:2", ("127.0.0.1:9876",)),
         ("broker-a:8", ("10.0.0.2:9876",)),
     )
@@ -206,8 +206,8 @@ def test_a_half_finished_change_of_write_permission_is_also_undone(
 
     with monkeypatch.context() as broken:
         broken.setattr(FakeNaming, "set_writable", half)
-        said = actors.admin.post(f"{PAGE}write/broker-a/", {"do": "wipe"}, follow=True)
-    assert f"The name server at {OTHER} isn&#x27;t responding" in said.text
+        text = actors.admin.post(f"{PAGE}write/broker-a/", {"do": "wipe"}, follow=True)
+    assert f"The name server at {OTHER} isn&#x27;t responding" in text.text
     wiped = Entry.objects.get()
     assert (wiped.outcome, brokers.is_writable) == ("failed", False)
 
@@ -223,11 +223,11 @@ def test_undoing_it_names_the_topics_without_write_permission(actors, brokers) -
     brokers.topic_configs["Frozen"] = TopicConfig("Frozen", 4, 4, 4)
     actors.admin.post(f"{PAGE}write/broker-a/", {"do": "wipe"})
 
-    asked = actors.admin.get(f"{PAGE}write-undo/{Entry.objects.get().pk}/")
+    page = actors.admin.get(f"{PAGE}write-undo/{Entry.objects.get().pk}/")
 
-    assert "Topics without write permission" in asked.text
+    assert "Topics without write permission" in page.text
     assert (
-        "Frozen: producers are routed to them, but the broker rejects their messages" in asked.text
+        "Frozen: producers are routed to them, but the broker rejects their messages" in page.text
     )
 
 

@@ -405,11 +405,11 @@ def test_no_destination_is_preselected(actors, brokers) -> None:
     brokers.offsets["billing", "Orders", 0] = 0
 
     page = actors.admin.get("/offsets/", {"group": "billing", "topic": "Orders"}).text
-    asked = actors.admin.get("/offsets/preview/", {"group": "billing", "topic": "Orders"})
+    html = actors.admin.get("/offsets/preview/", {"group": "billing", "topic": "Orders"})
 
     assert 'name="mode"' in page
     assert "checked" not in page.partition('name="mode"')[2]
-    assert 'name="token"' not in asked.text
+    assert 'name="token"' not in html.text
 
 
 def test_each_queue_of_a_table_and_a_plan_is_named_with_its_broker(actors, brokers) -> None:
@@ -417,12 +417,12 @@ def test_each_queue_of_a_table_and_a_plan_is_named_with_its_broker(actors, broke
     brokers.add_topic("Orders", queue_nums=2)
     brokers.add_group("billing")
     brokers.offsets["billing", "Orders", 0] = 0
-    asked = {"group": "billing", "topic": "Orders"}
+    fields = {"group": "billing", "topic": "Orders"}
 
     pages = [
-        actors.operator.get(reverse("offsets:index"), asked).content.decode(),
+        actors.operator.get(reverse("offsets:index"), fields).content.decode(),
         actors.operator.get(
-            reverse("offsets:preview"), asked | {"mode": "earliest"}
+            reverse("offsets:preview"), fields | {"mode": "earliest"}
         ).content.decode(),
     ]
 

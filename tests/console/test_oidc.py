@@ -365,8 +365,8 @@ def test_an_unknown_role_is_named_and_admits_nobody(provider) -> None:
 
     answer = sign_in(provider)
 
-    said = refused_in(answer)
-    assert "Your group shop is mapped to the role “Shop team”" in said
+    text = refused_in(answer)
+    assert "Your group shop is mapped to the role “Shop team”" in text
     assert "TREBUCHET_OIDC_ROLES" in answer.content.decode()
     assert not get_user_model().objects.filter(username="grace").exists()
 

@@ -93,8 +93,8 @@ async def test_a_collector_receives_spans_named_by_the_conventions(
     created, acknowledged, dead = await received(sink, 3)
     await export.shutdown()
 
-    [asked] = bridge_of.opened[0].subscriptions[0].values()
-    assert (asked.topic, asked.sample) == ("ord*", 10)
+    [result] = bridge_of.opened[0].subscriptions[0].values()
+    assert (result.topic, result.sample) == ("ord*", 10)
     assert sink.received[0].path == "/v1/traces"
     assert sink.received[0].headers["authorization"] == "Bearer t"
     assert created.name == "create orders"

@@ -80,10 +80,10 @@ def test_a_revoked_invitation_opens_nothing(actors) -> None:
     link = link_for(actors.admin)
     kept = Invitation.objects.get()
 
-    asked = actors.admin.get(reverse("people:withdraw", args=[kept.pk])).content.decode()
+    page = actors.admin.get(reverse("people:withdraw", args=[kept.pk])).content.decode()
     actors.admin.post(reverse("people:withdraw", args=[kept.pk]))
 
-    assert "Revoke nina&#x27;s invitation?" in asked
+    assert "Revoke nina&#x27;s invitation?" in page
     assert join(link).status_code == 404
     assert not get_user_model().objects.filter(username="nina").exists()
 
@@ -238,12 +238,12 @@ def test_a_deletion_shows_its_effect_asks_for_the_name_and_is_audited(
     SavedQuery.objects.create(owner=reader_account, name="hot", sql="SELECT 1", is_shared=True)
     url = reverse("people:remove", args=[reader_account.pk])
 
-    asked = actors.admin.get(url).content.decode()
+    page = actors.admin.get(url).content.decode()
     actors.admin.post(url, {"name": "olga"})
     assert get_user_model().objects.filter(username="rita").exists()
     actors.admin.post(url, {"name": "rita"})
 
-    assert re.search(r"Queries shared with others</dt>\s*<dd>1", asked)
+    assert re.search(r"Queries shared with others</dt>\s*<dd>1", page)
     assert not get_user_model().objects.filter(username="rita").exists()
     assert actors.reader.get(reverse("topics:list")).status_code == 302
     entry = Entry.objects.get(action="account.remove", outcome="done")

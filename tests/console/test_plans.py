@@ -97,9 +97,9 @@ def test_an_existing_entry_cannot_be_applied(actors: Actors, orders: FakeBroker)
 def test_brokers_with_the_same_difference_share_a_section() -> None:
     old, new = {"perm": 6}, {"perm": 4}
     now: State = {"a": old, "b": new, "c": old}
-    wanted: State = {"a": new, "b": new, "c": new}
+    target: State = {"a": new, "b": new, "c": new}
 
-    plan = Plan("Orders", now, now, wanted, kind="topic")
+    plan = Plan("Orders", now, now, target, kind="topic")
 
     assert [part.brokers for part in plan.parts] == [("a", "c"), ("b",)]
 

@@ -258,11 +258,11 @@ def test_a_result_from_samples_names_them_instead_of_a_log() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_reading", "said"),
+    ("is_reading", "text"),
     [(True, "Weight, one point per minute, in your time zone"), (False, "Weight per minute, in")],
 )
 def test_a_chart_of_readings_explains_that_its_points_do_not_add_up(
-    is_reading: bool, said: str
+    is_reading: bool, text: str
 ) -> None:
     chart = {"time": "at", "value": "weight", "series": "topic", "step_seconds": 60, "label": "x"}
     result = copy.deepcopy(RESULT)
@@ -276,7 +276,7 @@ def test_a_chart_of_readings_explains_that_its_points_do_not_add_up(
     found = client.get(reverse("reports:chart", args=[run_of(result).pk])).json()
 
     assert found["isReading"] is is_reading
-    assert found["step"].startswith(said)
+    assert found["step"].startswith(text)
     assert [each["label"] for each in found["series"]] == ["a", "-", "all others"]
     assert found["series"][0]["values"] == [1, None]
 

@@ -204,8 +204,8 @@ def test_a_report_about_a_nonexistent_topic_is_rejected(
     words = "The topic “ordres” doesn&#x27;t exist. Check its spelling."
 
     def start(topic: str) -> str:
-        asked = {"report": "traffic", "traffic-topic": topic}
-        return admin.post(reverse("reports:start"), asked, follow=True).content.decode()
+        fields = {"report": "traffic", "traffic-topic": topic}
+        return admin.post(reverse("reports:start"), fields, follow=True).content.decode()
 
     assert words in start("ordres")
     assert not ReportRun.objects.exists()

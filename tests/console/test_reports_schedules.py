@@ -140,12 +140,12 @@ def test_a_schedule_is_shown_with_its_next_five_times_and_deleted(admin: Client)
 
     page = admin.get(reverse("reports:schedule", args=[schedule.pk])).content.decode()
     delete = reverse("reports:schedule-delete", args=[schedule.pk])
-    asked = admin.get(delete).content.decode()
+    html = admin.get(delete).content.decode()
     assert admin.post(delete, {"name": "another"}).status_code == 422
     assert schedules.all_schedules().exists()
     admin.post(delete, {"name": schedule.name})
 
-    assert f"Delete schedule {schedule.name}?" in asked
+    assert f"Delete schedule {schedule.name}?" in html
     assert f'href="{delete}" data-danger' in page
     assert page.partition('id="report-next"')[2].partition("</ol>")[0].count("<li>") == 5
     assert '<option value="Europe/Berlin" selected>' in page

@@ -196,11 +196,11 @@ def test_running_and_scheduling_it_needs_permission_to_see_it(
         brokers.add_topic(name)
     allow(limited_account, topics, "message.see", "console.operate")
     program = Program(limited_account, every_scope())
-    asked = {"report": "keys", "parameters": parameters}
+    fields = {"report": "keys", "parameters": parameters}
     when = {"name": "daily", "kind": "cron", "cron": "0 6 * * *"}
 
-    started = program.post("/report-runs", asked)
-    scheduled = program.post("/report-schedules", asked | when)
+    started = program.post("/report-runs", fields)
+    scheduled = program.post("/report-schedules", fields | when)
 
     assert [started.status_code, scheduled.status_code] == [status, status]
     assert ReportRun.objects.exclude(pk=run.pk).exists() is (status == 200)

@@ -192,8 +192,8 @@ def test_bodies_are_visible_only_with_a_role_for_their_topics(
     assert limited.get(pages["Orders"]).status_code == 403
     found = {"by": "key", "topic": "Orders", "text": "K-1"}
     assert limited.get(reverse("browse:find"), found).status_code == 403
-    asked = {"topic": "Orders", "range": "1h"}
-    assert limited.get(reverse("browse:search"), asked).status_code == 403
+    fields = {"topic": "Orders", "range": "1h"}
+    assert limited.get(reverse("browse:search"), fields).status_code == 403
     assert limited.get(reverse("topics:detail", args=["Orders"])).status_code == 200
 
     CustomRole.objects.update(actions=[Action.SEE.value])

@@ -75,10 +75,10 @@ def test_simultaneous_guesses_from_one_address_are_checked_up_to_the_limit(web: 
     guesser = Guesser(web)
 
     with ThreadPoolExecutor(24) as pool:
-        said = list(pool.map(lambda _: guesser.guess("admin", "127.0.9.1"), range(24)))
+        text = list(pool.map(lambda _: guesser.guess("admin", "127.0.9.1"), range(24)))
 
-    assert said.count("Wrong name or password.") <= 5
-    assert sum("Too many failed attempts" in sentence for sentence in said) >= 19
+    assert text.count("Wrong name or password.") <= 5
+    assert sum("Too many failed attempts" in sentence for sentence in text) >= 19
 
 
 def test_simultaneous_guesses_from_everywhere_use_little_memory_and_leave_a_way_in(
@@ -91,13 +91,13 @@ def test_simultaneous_guesses_from_everywhere_use_little_memory_and_leave_a_way_
     began = time.monotonic()
 
     with ThreadPoolExecutor(48) as pool:
-        said = list(
+        text = list(
             pool.map(lambda number: guesser.guess(f"n{number}", f"127.1.{number}.1"), range(48))
         )
     seconds = time.monotonic() - began
 
     assert memory_peak(web.pid) - before < MEMORY_BYTES_MAX
-    assert {"Wrong name or password.", *said} == set(said)
-    assert any("Too many people are signing in" in sentence for sentence in said)
+    assert {"Wrong name or password.", *text} == set(text)
+    assert any("Too many people are signing in" in sentence for sentence in text)
     assert seconds < 60
     assert guesser.guess("nobody", "127.2.0.1") == "Wrong name or password."

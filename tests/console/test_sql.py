@@ -269,18 +269,20 @@ def test_permissions_of_a_user_and_of_groups_add_up(reader_account) -> None:
 
 
 def test_the_permissions_page_grants_and_revokes(actors, reader_account) -> None:
-    address, who = reverse("sql:rights"), f"person:{reader_account.pk}"
+    address, grantee = reverse("sql:rights"), f"person:{reader_account.pk}"
     assert actors.reader.get(address).status_code == 403
 
-    wrong = actors.admin.post(address, {"grantee": who, "scope": "some", "topics": "a b;c"})
-    actors.admin.post(address, {"grantee": who, "scope": "some", "topics": "shop-*, %DLQ%billing"})
+    wrong = actors.admin.post(address, {"grantee": grantee, "scope": "some", "topics": "a b;c"})
+    actors.admin.post(
+        address, {"grantee": grantee, "scope": "some", "topics": "shop-*, %DLQ%billing"}
+    )
     html = actors.admin.get(address).content.decode()
 
     assert wrong.status_code == 422
     assert "a valid topic name" in wrong.content.decode()
     assert topics_of(reader_account) == ("%DLQ%billing", "shop-*")
     assert "%DLQ%billing, shop-*" in html
-    actors.admin.post(reverse("sql:right-take"), {"grantee": who})
+    actors.admin.post(reverse("sql:right-take"), {"grantee": grantee})
     assert not may_query(get_user_model().objects.get(pk=reader_account.pk))
 
 

@@ -237,9 +237,9 @@ def test_a_run_lost_with_its_worker_is_repeated_once_and_notifies_the_same_chann
     arguments = {**schedules.arguments(schedule), "channels": [7], "only_rows": False}
     PeriodicTask.objects.filter(pk=schedule.pk).update(kwargs=json.dumps(arguments))
     lost = lost_at(query, schedule, MORNING)
-    told: list[list[int]] = []
+    reports: list[list[int]] = []
     monkeypatch.setattr(
-        tasks, "queue_result", lambda channels, _result: told.append(list(channels))
+        tasks, "queue_result", lambda channels, _result: reports.append(list(channels))
     )
     clock = {"now": MORNING + timedelta(milliseconds=RUN_MS_MAX)}
     monkeypatch.setattr(timezone, "now", lambda: clock["now"])
@@ -259,7 +259,7 @@ def test_a_run_lost_with_its_worker_is_repeated_once_and_notifies_the_same_chann
         (f"{lost.slot} again", "done"),
         (lost.slot, "running"),
     ]
-    assert told == [[7]]
+    assert reports == [[7]]
     assert len(queued) == 2
 
 

@@ -411,12 +411,12 @@ def test_a_purge_preview_lists_deletions_and_leaves_the_topic_alone(actors, brok
     url = reverse("topics:purge", args=["Orders"])
     config = brokers.topic_configs["Orders"]
 
-    asked = actors.operator.get(url).text
+    page = actors.operator.get(url).text
     actors.operator.post(url, {"name": "other"})
     kept = actors.operator.get(reverse("topics:queues", args=["Orders"])).text
     done = actors.operator.post(url, {"name": "Orders"}, follow=True).text
 
-    assert re.search(r"<dt>Messages retained</dt>\s*<dd>3", asked)
+    assert re.search(r"<dt>Messages retained</dt>\s*<dd>3", page)
     assert "is empty" not in kept
     assert "Topic Orders was purged." in done
     assert brokers.topic_configs["Orders"] == config
@@ -466,12 +466,12 @@ def test_a_purge_that_deleted_nothing_asks_again_and_a_successful_one_has_no_und
 
     with monkeypatch.context() as broken:
         broken.setattr(FakeTopics, "delete", fail)
-        asked = actors.operator.post(url, {"name": "Orders"})
+        page = actors.operator.post(url, {"name": "Orders"})
     actors.operator.post(url, {"name": "Orders"})
     done = Entry.objects.get(outcome=Entry.Outcome.DONE)
 
-    assert asked.status_code == 422
-    assert "no answer within 3 seconds" in asked.text
+    assert page.status_code == 422
+    assert "no answer within 3 seconds" in page.text
     assert undo_address(done) == ""
     assert actors.operator.get(reverse("topics:undo", args=[done.pk])).status_code == 404
 
@@ -505,11 +505,11 @@ def test_queue_retention_is_queried_once_a_minute_and_only_for_a_few(brokers, mo
     for queue_id in range(QUEUES_QUERIED_MAX + 1):
         brokers.put("Many", queue_id, 1_000)
     brokers.put("Orders", 1, 2_000, 3_000)
-    asked: list[str] = []
+    requests: list[str] = []
     answer = FakeTopics.oldest
 
     def counted(self: FakeTopics, queues: tuple[QueueStatus, ...], topic: str) -> object:
-        asked.append(topic)
+        requests.append(topic)
         return answer(self, queues, topic)
 
     monkeypatch.setattr(FakeTopics, "oldest", counted)
@@ -519,7 +519,7 @@ def test_queue_retention_is_queried_once_a_minute_and_only_for_a_few(brokers, mo
 
     assert found == [{BrokerQueue("broker-a", 1): 2_000}] * 3
     assert oldest_of("Many", brokers.status_of("Many")) == {}
-    assert asked == ["Orders"]
+    assert requests == ["Orders"]
 
 
 def test_a_broker_that_hides_its_retention_breaks_no_page(brokers, monkeypatch) -> None:

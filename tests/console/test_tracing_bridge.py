@@ -112,12 +112,12 @@ def test_events_not_kept_for_a_returning_page_count_as_dropped() -> None:
             pass
 
     viewer.resend_after(0)
-    came = 0
+    arrivals = 0
     while events := (frame := json.loads(viewer.take()[-1]))["events"]:
-        came += len(events)
+        arrivals += len(events)
 
-    assert came == QUEUE_EVENTS_MAX
-    assert came + frame["dropped"] == frame["seen"]
+    assert arrivals == QUEUE_EVENTS_MAX
+    assert arrivals + frame["dropped"] == frame["seen"]
 
 
 def test_waiting_events_survive_a_new_filter_with_their_own_number() -> None:
@@ -172,7 +172,7 @@ def test_a_paused_page_keeps_little_more_than_the_texts_of_its_events() -> None:
 
 
 def test_a_filter_matches_what_the_page_shows() -> None:
-    said = {
+    text = {
         "type": "filter",
         "topic": " orders.* ",
         "group": "",
@@ -187,7 +187,7 @@ def test_a_filter_matches_what_the_page_shows() -> None:
         "rate": 50,
     }
 
-    assert parse_filter(said) == WatchFilter(
+    assert parse_filter(text) == WatchFilter(
         topic="orders.*",
         client="10.0.0.1",
         named=("colour", "dark = red"),
@@ -272,8 +272,8 @@ async def test_a_broker_is_queried_once_for_several_viewers(
         bridge.join(viewer)
     await brokers.until_watched()
 
-    asked = brokers.opened[0].subscriptions[-1]
-    assert sorted(asked.values(), key=str) == sorted(
+    request = brokers.opened[0].subscriptions[-1]
+    assert sorted(request.values(), key=str) == sorted(
         [WatchFilter(), WatchFilter(topic="orders")], key=str
     )
 
@@ -401,12 +401,12 @@ async def test_a_watch_continues_where_it_was_after_losing_its_connection(
 
     brokers.resumes = True
     brokers.opened[0].lose()
-    said: list[dict[str, Any]] = []
-    while not any(broker["resumed"] for broker in said):
+    report: list[dict[str, Any]] = []
+    while not any(broker["resumed"] for broker in report):
         await asyncio.wait_for(viewer.wait_for_events(), 5)
-        said += [broker for frame in frames(viewer) for broker in frame.get("brokers", ())]
+        report += [broker for frame in frames(viewer) for broker in frame.get("brokers", ())]
 
-    assert said[-1]["state"] == "watching"
+    assert report[-1]["state"] == "watching"
     assert brokers.opened[0].after is None
     assert brokers.opened[1].after == WatchPlace("w", 9, 2)
 
@@ -513,12 +513,12 @@ async def test_a_watch_that_fails_for_an_unknown_reason_is_retried(
 async def test_a_name_server_with_an_invalid_answer_is_queried_again(
     bridge: TraceBridge, brokers: TracedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
+    requests: list[int] = []
     registered = FakeCluster.registered
 
     def fail_once(self: FakeCluster) -> Any:
-        asked.append(1)
-        if len(asked) == 1:
+        requests.append(1)
+        if len(requests) == 1:
             raise TypeError("of a bug")
         return registered(self)
 
@@ -527,7 +527,7 @@ async def test_a_name_server_with_an_invalid_answer_is_queried_again(
 
     await brokers.until_watched()
 
-    assert len(asked) >= 2
+    assert len(requests) >= 2
 
 
 async def test_an_invalid_event_does_not_affect_others_of_its_batch(

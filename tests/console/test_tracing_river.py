@@ -45,8 +45,8 @@ class River:
         self.rows = page.locator("#river-rows tr")
 
     def sent(self) -> dict[str, Any]:
-        said: dict[str, Any] = self.page.evaluate("sent.at(-1)")
-        return said
+        text: dict[str, Any] = self.page.evaluate("sent.at(-1)")
+        return text
 
     def until_sent(self, condition: str) -> dict[str, Any]:
         self.page.wait_for_function(f"(said => said && ({condition}))(sent.at(-1))")
@@ -97,12 +97,14 @@ def river(actors: Actors, brokers: FakeBroker, browser: Browser) -> Iterator[Riv
     }
 
     def serve(route: Route) -> None:
-        asked = route.request.url.removeprefix(ORIGIN)
-        if asked == path + ADDRESS:
+        request = route.request.url.removeprefix(ORIGIN)
+        if request == path + ADDRESS:
             route.fulfill(body=html, content_type="text/html")
-        elif asked in scripts:
-            route.fulfill(body=scripts[asked], content_type="text/javascript")
-        elif asked.startswith("/static/") and (file := finders.find(asked[8:].partition("?")[0])):
+        elif request in scripts:
+            route.fulfill(body=scripts[request], content_type="text/javascript")
+        elif request.startswith("/static/") and (
+            file := finders.find(request[8:].partition("?")[0])
+        ):
             route.fulfill(path=str(file))
         else:
             offered = {"topics": ["orders", "payments"], "groups": ["billing"]}
@@ -136,23 +138,23 @@ def an_event_of(number: int, **more: Any) -> dict[str, Any]:
 def test_the_filter_in_the_address_is_used_and_rows_survive_a_narrower_one(
     river: River,
 ) -> None:
-    asked = river.sent()
+    request = river.sent()
     river.feed(an_event_of(1), an_event_of(2, topic="payments"))
     expect(river.rows).to_have_count(2)
     expect(river.page.locator("#river-line")).to_have_value("group:fraud-check")
 
     river.page.fill("#river-line", "group:fraud-check topic:o?d*s latency:>2ms sample:1/10")
-    said = river.until_sent("said.topic === 'o?d*s'")
+    report = river.until_sent("said.topic === 'o?d*s'")
     expect(river.rows).to_have_count(1)
-    river.feed(an_event_of(3), an_event_of(4, topic="payments"), round_=asked["round"])
+    river.feed(an_event_of(3), an_event_of(4, topic="payments"), round_=request["round"])
     expect(river.rows).to_have_count(2)
 
-    assert (asked["group"], said["group"]) == ("fraud-check", "fraud-check")
-    assert (said["minLatencyMs"], said["sample"]) == (2, 10)
+    assert (request["group"], report["group"]) == ("fraud-check", "fraud-check")
+    assert (report["minLatencyMs"], report["sample"]) == (2, 10)
     expect(river.page.locator("#river-sample")).to_have_text("1/10")
     assert "group=fraud-check" in river.page.url
     river.page.get_by_role("button", name="Clear").click()
-    river.feed(an_event_of(5), round_=said["round"])
+    river.feed(an_event_of(5), round_=report["round"])
     expect(river.rows).to_have_count(0)
 
 
@@ -173,9 +175,9 @@ def test_a_word_is_completed_and_a_wrong_one_is_named(river: River) -> None:
     line.press("ArrowDown")
     line.press("Tab")
     line.type("5ms,flushed>800us ")
-    said = river.until_sent("said.minLatencyUs?.flushed")
-    assert said["minLatencyUs"] == {"delivered": 5000, "flushed": 800}
-    assert said["minTotalMs"] == 1000
+    report = river.until_sent("said.minLatencyUs?.flushed")
+    assert report["minLatencyUs"] == {"delivered": 5000, "flushed": 800}
+    assert report["minTotalMs"] == 1000
     assert "&total=1000&took=delivered%3E5ms%2Cflushed%3E800us" in river.page.url
     line.fill("topic:payments ")
     river.until_sent("!said.minTotalMs")
@@ -288,7 +290,7 @@ def test_a_line_marks_missing_events(river: River) -> None:
     river.say_broker("away")
     river.say_broker("watching")
     river.page.evaluate("socket.onclose({ code: 1006 })")
-    asked = river.until_sent("said.type === 'resume_viewer'")
+    request = river.until_sent("said.type === 'resume_viewer'")
     # The console has restarted, or the page was disconnected for too long.
     river.say({"type": "viewer", "token": "second"})
     river.until_sent("said.type === 'filter'")
@@ -296,7 +298,7 @@ def test_a_line_marks_missing_events(river: River) -> None:
 
     expect(river.rows).to_have_count(6)
     texts = river.rows.all_inner_texts()
-    assert asked["token"] == "first"
+    assert request["token"] == "first"
     time = r"\d\d:\d\d:\d\d\.\d{3}"
     assert re.search(rf"1.234 events aren't shown because.* · {time} . {time}", texts[1])
     for gap in (1, 3, 4):
@@ -313,12 +315,12 @@ def test_a_page_that_reconnects_in_time_has_no_gap(river: River) -> None:
     river.feed(an_event_of(1), an_event_of(2))
     river.page.evaluate("socket.onclose({ code: 1006 })")
 
-    asked = river.until_sent("said.type === 'resume_viewer'")
+    request = river.until_sent("said.type === 'resume_viewer'")
     river.say({"type": "viewer", "token": "first"})
     river.feed(an_event_of(3), round_=round_)
 
     expect(river.rows).to_have_count(3)
-    assert asked["upTo"] == 2
+    assert request["upTo"] == 2
     assert river.sent()["type"] == "resume_viewer"
 
 
@@ -439,17 +441,17 @@ def test_a_filters_matches_among_current_messages_are_previewed(
     river: River,
 ) -> None:
     river.page.fill("#river-line", "")
-    asked = river.until_sent("!said.group")
+    request = river.until_sent("!said.group")
     river.feed(*(an_event_of(number, tags="paid" if number % 4 else "due") for number in range(8)))
     expect(river.rows).to_have_count(8)
-    told = river.page.locator("#river-preview")
+    report = river.page.locator("#river-preview")
 
     river.page.locator("#river-line").type("tag:due")
 
-    expect(told).to_have_text("2 of the last 8 events here match")
-    river.until_sent(f"said.round > {asked['round']}")
+    expect(report).to_have_text("2 of the last 8 events here match")
+    river.until_sent(f"said.round > {request['round']}")
     river.page.fill("#river-line", "property:colour=red")
-    expect(told).to_be_empty()
+    expect(report).to_be_empty()
 
 
 def test_a_messages_stages_follow_each_other_in_microseconds(river: River) -> None:

@@ -248,7 +248,7 @@ def masks(kind: str, what: str, topics: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "what", "topics", "asked", "is_refused"),
+    ("kind", "what", "topics", "fields", "is_refused"),
     [
         ("property", "ssn", ["*"], {"property": "ssn=4711"}, True),
         ("property", "ssn", ["*"], {"property": "ssn=4711", "topic": "orders"}, True),
@@ -271,7 +271,7 @@ def masks(kind: str, what: str, topics: list[str]) -> None:
     ],
 )
 async def test_no_filter_reveals_masked_values(
-    kind, what, topics, asked, is_refused, bridge: TraceBridge, brokers: TracedBroker
+    kind, what, topics, fields, is_refused, bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     user, session = await database_sync_to_async(sign_in)()
     await database_sync_to_async(masks)(kind, what, topics)
@@ -279,7 +279,7 @@ async def test_no_filter_reveals_masked_values(
     await socket.connect()
     await brokers.until_watched()
 
-    await socket.send(json.dumps({"type": "filter", "round": 1, **asked}))
+    await socket.send(json.dumps({"type": "filter", "round": 1, **fields}))
 
     if is_refused:
         problem = (await socket.frame("problem"))["message"]
@@ -304,8 +304,8 @@ async def test_a_new_rule_disables_a_filter_on_hidden_fields(
 
     assert "hides property ssn" in (await socket.frame("problem"))["message"]
     await brokers.until(lambda: len(brokers.opened[0].subscriptions) == 3)
-    (wanted,) = brokers.opened[0].subscriptions[-1].values()
-    assert (wanted.topic, wanted.named) == ("orders", None)
+    (expected,) = brokers.opened[0].subscriptions[-1].values()
+    assert (expected.topic, expected.named) == ("orders", None)
     await socket.disconnect()
 
 

@@ -62,28 +62,28 @@ def esperanto(settings, tmp_path: Path) -> Iterator[None]:
 
 def test_the_catalogues_have_every_text_of_python_and_templates() -> None:
     held = catalogues.msgids(catalogues.CATALOGUES / "django.po")
-    said = [*catalogues.words_of_python(), *catalogues.words_of_templates()]
-    assert len(said) > 400
+    report = [*catalogues.words_of_python(), *catalogues.words_of_templates()]
+    assert len(report) > 400
 
-    missing = [pair for pair in said if pair[1] not in held]
+    missing = [pair for pair in report if pair[1] not in held]
 
     assert missing == [], "run manage.py makemessages"
 
 
 def test_the_script_catalogue_has_every_text_of_the_scripts() -> None:
     held = catalogues.msgids(catalogues.CATALOGUES / "djangojs.po")
-    said = list(catalogues.words_of_scripts())
-    assert len(said) > 40
+    text = list(catalogues.words_of_scripts())
+    assert len(text) > 40
 
-    assert [pair for pair in said if pair[1] not in held] == [], "run manage.py makemessages"
+    assert [pair for pair in text if pair[1] not in held] == [], "run manage.py makemessages"
 
 
 def test_the_catalogues_have_no_unused_text() -> None:
     held = catalogues.msgids(catalogues.CATALOGUES / "django.po")
-    said = {text for _file, text in catalogues.words_of_python()}
-    said |= {text for _file, text in catalogues.words_of_templates()}
+    message = {text for _file, text in catalogues.words_of_python()}
+    message |= {text for _file, text in catalogues.words_of_templates()}
 
-    assert held - said == set(), "run manage.py makemessages"
+    assert held - message == set(), "run manage.py makemessages"
 
 
 def test_every_sentence_in_a_script_uses_the_catalogue() -> None:

@@ -61,16 +61,16 @@ def test_a_slow_start_is_reported_repeatedly_until_everything_runs(
     supervisor = SlowSupervisor(tmp_path)
     chosen = [SimpleNamespace(name=name, priority=at) for at, name in enumerate(("broker", "web"))]
     one = SlowAppliance(SimpleNamespace(), {}, supervisor, chosen, None)
-    said: list[str] = []
+    messages: list[str] = []
     monkeypatch.setattr(module, "REMIND_EVERY_S", -1.0)
-    monkeypatch.setattr(module, "say", said.append)
+    monkeypatch.setattr(module, "say", messages.append)
 
     one.start({})
 
     assert supervisor.started == ["broker", "web"]
     assert set(one.asked) == {"broker", "web"}
-    assert len(said) > 1
-    assert set(said) == {f"Still waiting for broker; see {tmp_path / 'broker.log'}."}
+    assert len(messages) > 1
+    assert set(messages) == {f"Still waiting for broker; see {tmp_path / 'broker.log'}."}
 
 
 SENTENCE = "broker_core: /data/conf/plain_acl.yml is not YAML at line 3"

@@ -83,9 +83,9 @@ def test_a_damaged_document_is_read_from_its_backup(
 
     broker.start()
 
-    said = [line for line in sentences(broker) if file_name in line]
-    assert len(said) == 1
-    assert ".bak" in said[0]
+    report = [line for line in sentences(broker) if file_name in line]
+    assert len(report) == 1
+    assert ".bak" in report[0]
     with RawClient(broker.port) as client:
         kept = client.ask(raw_remoting.SEND_MESSAGE, raw_remoting.send_fields("kept"), b"x")
     assert kept.code == raw_remoting.SUCCESS
@@ -127,11 +127,11 @@ def test_an_unknown_key_is_one_warning_with_the_nearest_known_key(tmp_path: Path
     broker = BrokerProcess(tmp_path, flushDiskTipe="SYNC_FLUSH")
     broker.start()
 
-    said = [line for line in broker.words().splitlines() if "flushDiskTipe" in line]
+    report = [line for line in broker.words().splitlines() if "flushDiskTipe" in line]
 
-    assert len(said) == 1
-    assert "flushDiskType" in said[0]
-    assert "WARN" in said[0]
+    assert len(report) == 1
+    assert "flushDiskType" in report[0]
+    assert "WARN" in report[0]
     assert broker.stop() == 0
 
 

@@ -45,11 +45,11 @@ def test_secrets_in_a_copied_file_readable_by_others_cause_a_warning(
 
     broker_file.effective_file(given, tmp_path / "data")
 
-    said = capsys.readouterr().err
-    assert said.startswith("WARNING")
-    assert f"mode 0640 gives other users access; run: chmod 600 {given}" in said
-    assert len(said.splitlines()) == 1
-    assert "s3cret-key" not in said
+    output = capsys.readouterr().err
+    assert output.startswith("WARNING")
+    assert f"mode 0640 gives other users access; run: chmod 600 {given}" in output
+    assert len(output.splitlines()) == 1
+    assert "s3cret-key" not in output
 
 
 def test_a_file_that_names_no_store_gets_one_in_the_data_directory(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ def first(data: Path, **keys: object) -> BrokerSettings:
 
 
 def started(data: Path, *arguments: str, **keys: object) -> dict[str, BrokerSettings]:
-    asked = options.parse(arguments, {"TREBUCHET_DATA": str(data)})
-    return cluster.settings(first(data, **keys), asked)
+    request = options.parse(arguments, {"TREBUCHET_DATA": str(data)})
+    return cluster.settings(first(data, **keys), request)
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,10 @@ def test_fewer_masters_leave_the_others_alone_and_list_leftovers(data: Path) -> 
 
     alone = cluster.not_started(found, data)
     assert alone == ["broker-b", "broker-c"]
-    said = cluster.warning_of(alone, data)
-    assert "broker-b, broker-c" in said
-    assert str(data / "brokers") in said
-    assert "brokers=3" in said
+    text = cluster.warning_of(alone, data)
+    assert "broker-b, broker-c" in text
+    assert str(data / "brokers") in text
+    assert "brokers=3" in text
     assert {path: path.read_bytes() for path in kept} == kept
     assert cluster.not_started(started(data, "--brokers", "3"), data) == []
 
@@ -241,11 +241,11 @@ def test_an_unreasonable_number_is_rejected(text: str) -> None:
 
 
 def test_all_processes_run_before_the_console_which_queries_each(data: Path) -> None:
-    asked = options.parse(["--brokers", "2", "--slave"], {"TREBUCHET_DATA": str(data)})
-    found = cluster.settings(first(data), asked)
+    request = options.parse(["--brokers", "2", "--slave"], {"TREBUCHET_DATA": str(data)})
+    found = cluster.settings(first(data), request)
 
-    chosen = programs.chosen(asked, found, None, with_queue=False)
-    addresses = programs.variables(asked, found, "", "spark")["TREBUCHET_BROKERS"].split(";")
+    chosen = programs.chosen(request, found, None, with_queue=False)
+    addresses = programs.variables(request, found, "", "spark")["TREBUCHET_BROKERS"].split(";")
 
     names = [one.name for one in sorted(chosen, key=lambda one: one.priority)]
     assert names[:5] == ["broker", "broker-b", "slave", "slave-b", "web"]

@@ -45,12 +45,12 @@ def test_hidden_events_are_counted_once_a_minute() -> None:
         digest.shows(name, INFO)
     early = digest.summary()
     now = 60.0
-    told, again = digest.summary(), digest.summary()
+    report, again = digest.summary(), digest.summary()
     now = 120.0
 
     assert early is None
-    assert told is not None
-    assert "broker 1, web 2" in told
-    assert "--verbose" in told
+    assert report is not None
+    assert "broker 1, web 2" in report
+    assert "--verbose" in report
     assert again is None
     assert digest.summary() is None  # nothing happened

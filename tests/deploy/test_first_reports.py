@@ -94,8 +94,8 @@ def test_demo_traffic_fills_tables_and_three_scheduled_reports_by_themselves(
         times = {"kind": "cron", "cron": "* * * * *", "timezone": "UTC", "enabled": "on"}
         name = f"every minute: {report}"
         visitor.post(f"/reports/schedules/new/{report}/", name=name, **times, **parameters)
-    wanted = {"bronze": str(count), "gold": str(count)}
-    until(lambda: counts(visitor) == wanted, "tables", seconds=SECONDS_MAX, every_s=2 * POLL_S)
+    expected = {"bronze": str(count), "gold": str(count)}
+    until(lambda: counts(visitor) == expected, "tables", seconds=SECONDS_MAX, every_s=2 * POLL_S)
     until(
         lambda: len(reports(visitor)) == len(REPORTS),
         "a run of each schedule",

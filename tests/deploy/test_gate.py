@@ -25,9 +25,9 @@ REPORT = """<testsuites><testsuite>
 
 
 def test_without_an_argument_the_quick_tier_runs() -> None:
-    asked = checks.parse([], {})
+    request = checks.parse([], {})
 
-    assert (asked.tier, asked.may_install) == ("quick", False)
+    assert (request.tier, request.may_install) == ("quick", False)
 
 
 @pytest.mark.parametrize(

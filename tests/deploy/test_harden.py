@@ -74,8 +74,8 @@ def made(
     """Write the units; return their files by the processes' names."""
     target = directory / "units"
     target.mkdir(exist_ok=True)
-    code, said = harden(directory, "--to", str(target), *arguments, root=root, **environment)
-    assert code == 0, said
+    code, text = harden(directory, "--to", str(target), *arguments, root=root, **environment)
+    assert code == 0, text
     return {re.sub(r"trebuchet-|\.service", "", file.name): file for file in target.iterdir()}
 
 
@@ -188,8 +188,8 @@ def test_settings_for_one_process_are_in_its_unit_and_its_command_is_python(
     units = made(place)
 
     heaps = {name: settings(unit, "Environment") for name, unit in units.items()}
-    told = {name for name, found in heaps.items() if '"MALLOC_ARENA_MAX=1"' in found}
-    assert told == {"web", "pipeline"}
+    report = {name for name, found in heaps.items() if '"MALLOC_ARENA_MAX=1"' in found}
+    assert report == {"web", "pipeline"}
     assert '"ARROW_DEFAULT_MEMORY_POOL=system"' in heaps["pipeline"]
     (prepare,) = settings(units["web"], "ExecStartPre")
     (serve,) = settings(units["web"], "ExecStart")
@@ -210,33 +210,33 @@ def test_settings_for_one_process_are_in_its_unit_and_its_command_is_python(
 def test_an_invalid_setting_is_reported_in_one_sentence(
     place: Path, environment: dict[str, str], word: str
 ) -> None:
-    code, said = harden(place, root=ROOT, **environment)
+    code, text = harden(place, root=ROOT, **environment)
 
     assert code == 2
-    assert len(said.splitlines()) == 1
-    assert word in said
-    assert "s3cret" not in said
+    assert len(text.splitlines()) == 1
+    assert word in text
+    assert "s3cret" not in text
 
 
 def test_a_configuration_without_a_store_is_reported_in_one_sentence(place: Path) -> None:
     (place / "given.conf").write_text("listenPort=10911\n")
 
-    code, said = harden(place, "-c", str(place / "given.conf"))
+    code, text = harden(place, "-c", str(place / "given.conf"))
 
     assert code == 2
-    assert "storePathRootDir=" in said
+    assert "storePathRootDir=" in text
 
 
 def test_the_units_are_printed_as_written_with_the_command_to_install_them(place: Path) -> None:
     units = made(place)
 
-    code, said = harden(place)
+    code, text = harden(place)
 
     assert code == 0
     for file in units.values():
-        assert f"# /etc/systemd/system/{file.name}\n{file.read_text()}" in said
+        assert f"# /etc/systemd/system/{file.name}\n{file.read_text()}" in text
         assert stat.S_IMODE(file.stat().st_mode) == 0o644
-    head = said.partition("\n\n")[0].splitlines()
+    head = text.partition("\n\n")[0].splitlines()
     assert all(line.startswith("# ") for line in head)
     assert "systemctl enable --now trebuchet.target" in head[-1]
 

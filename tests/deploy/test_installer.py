@@ -21,7 +21,7 @@ SECONDS_MAX = 60
 
 
 @pytest.mark.parametrize(
-    ("configuration", "told"),
+    ("configuration", "report"),
     [
         ("", {}),
         (
@@ -48,8 +48,10 @@ SECONDS_MAX = 60
         ),
     ],
 )
-def test_uv_looks_where_pip_is_configured_to_look(configuration: str, told: dict[str, str]) -> None:
-    assert uv_environment(configuration) == {"UV_SYSTEM_CERTS": "true", **told}
+def test_uv_looks_where_pip_is_configured_to_look(
+    configuration: str, report: dict[str, str]
+) -> None:
+    assert uv_environment(configuration) == {"UV_SYSTEM_CERTS": "true", **report}
 
 
 def test_pip_reports_its_configuration_without_being_installed(

@@ -74,10 +74,10 @@ def test_the_locks_for_running_and_testing_agree() -> None:
 
 def test_a_lock_file_includes_all_transitive_dependencies() -> None:
     known = locked(RUN) | locked(TEST) | locked(BUILD)
-    wanted = [*locked(RUN), *locked(TEST)]
+    target = [*locked(RUN), *locked(TEST)]
     seen: set[str] = set()
-    while wanted:
-        name = wanted.pop()
+    while target:
+        name = target.pop()
         if name in seen:
             continue
         seen.add(name)
@@ -86,7 +86,7 @@ def test_a_lock_file_includes_all_transitive_dependencies() -> None:
         except metadata.PackageNotFoundError:
             continue  # its marker is for another Python or machine
         assert known.get(name) == installed.version, name
-        wanted += [
+        target += [
             normal(re.split(r"[^A-Za-z0-9._-]", one)[0])
             for one in installed.requires or []
             if "extra ==" not in one

@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 def test_by_default_everything_is_in_the_checkout() -> None:
-    asked = options.parse([], {})
+    request = options.parse([], {})
 
-    assert asked.data == ROOT / "data"
-    assert (asked.web_host, asked.web_port) == ("127.0.0.1", 8000)
-    assert asked.broker_file is None
-    assert asked.redis_url is None
+    assert request.data == ROOT / "data"
+    assert (request.web_host, request.web_port) == ("127.0.0.1", 8000)
+    assert request.broker_file is None
+    assert request.redis_url is None
 
 
 def test_paths_are_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
-    asked = options.parse(["-c", "broker.conf"], {"TREBUCHET_DATA": "elsewhere"})
+    request = options.parse(["-c", "broker.conf"], {"TREBUCHET_DATA": "elsewhere"})
 
-    assert asked.broker_file == tmp_path / "broker.conf"
-    assert asked.data == tmp_path / "elsewhere"
+    assert request.broker_file == tmp_path / "broker.conf"
+    assert request.data == tmp_path / "elsewhere"
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_paths_are_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     [("0.0.0.0:80", ("0.0.0.0", 80)), ("[::1]:8000", ("::1", 8000)), (" ", ("127.0.0.1", 8000))],
 )
 def test_an_address_is_host_and_port(text: str, expected: tuple[str, int]) -> None:
-    asked = options.parse([], {"TREBUCHET_WEB": text})
+    request = options.parse([], {"TREBUCHET_WEB": text})
 
-    assert (asked.web_host, asked.web_port) == expected
+    assert (request.web_host, request.web_port) == expected
 
 
 @pytest.mark.parametrize("text", ["8000", ":8000", "host:", "host:0", "host:65536", "host:8e3"])
@@ -56,11 +56,11 @@ def test_an_option_takes_precedence_over_its_variable(tmp_path: Path) -> None:
     environment = {one.variable: one.words[-1] if one.words else "other:1" for one in SETTINGS}
     arguments = ["--data", str(tmp_path), "--web", "[::1]:81", "--user", "ada", "--lake", "--slave"]
 
-    asked = options.parse(arguments, environment)
+    request = options.parse(arguments, environment)
 
-    assert (asked.data, asked.web_host, asked.web_port) == (tmp_path, "::1", 81)
-    assert (asked.user, asked.lake, asked.has_slave) == ("ada", "true", True)
-    assert asked.chosen == {
+    assert (request.data, request.web_host, request.web_port) == (tmp_path, "::1", 81)
+    assert (request.user, request.lake, request.has_slave) == ("ada", "true", True)
+    assert request.chosen == {
         "TREBUCHET_DATA": str(tmp_path),
         "TREBUCHET_WEB": "[::1]:81",
         "TREBUCHET_USER": "ada",

@@ -39,11 +39,11 @@ STANDBY_KIB_MAX = 20 * 1024
 
 def started(data: Path, *arguments: str, **environment: str) -> tuple[list[str], dict[str, str]]:
     """Return the processes in start order, with their environment."""
-    asked = options.parse(arguments, {"TREBUCHET_DATA": str(data), **environment})
+    parsed = options.parse(arguments, {"TREBUCHET_DATA": str(data), **environment})
     broker = broker_file.settings(broker_file.effective_file(None, data))
-    own = cluster.settings(broker, asked)
-    chosen = programs.chosen(asked, own, None, with_queue=True)
-    variables = programs.variables(asked, own, "", "spark")
+    own = cluster.settings(broker, parsed)
+    chosen = programs.chosen(parsed, own, None, with_queue=True)
+    variables = programs.variables(parsed, own, "", "spark")
     return [one.name for one in sorted(chosen, key=lambda one: one.priority)], variables
 
 
@@ -81,7 +81,7 @@ NO_JAVA = "java isn't on PATH"
 
 
 @pytest.mark.parametrize(
-    ("reason", "memory_kib", "asked", "engine"),
+    ("reason", "memory_kib", "setting", "engine"),
     [
         (None, MEMORY_KIB, "", "spark"),
         (None, java.MEMORY_KIB_MIN - 1, "", "arrow"),
@@ -96,29 +96,29 @@ def test_spark_works_on_the_lake_if_there_are_java_and_memory(
     capsys: pytest.CaptureFixture[str],
     reason: str | None,
     memory_kib: int,
-    asked: str,
+    setting: str,
     engine: str,
 ) -> None:
     monkeypatch.setattr(java, "memory", lambda: memory_kib)
 
-    assert java.engine({java.ENGINE_VARIABLE: asked}, reason) == engine
+    assert java.engine({java.ENGINE_VARIABLE: setting}, reason) == engine
 
-    said = capsys.readouterr().out.splitlines()
-    lacks = reason is not None or (memory_kib < java.MEMORY_KIB_MIN and not asked)
-    assert len(said) == (1 if lacks else 0)
-    assert all("Arrow writer" in line for line in said)
+    output = capsys.readouterr().out.splitlines()
+    lacks = reason is not None or (memory_kib < java.MEMORY_KIB_MIN and not setting)
+    assert len(output) == (1 if lacks else 0)
+    assert all("Arrow writer" in line for line in output)
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("setting", "sentence"),
     [
         ("spark", f"TREBUCHET_PIPELINE_ENGINE is spark, but {NO_JAVA}. Install Java 17"),
         ("flink", "TREBUCHET_PIPELINE_ENGINE is 'flink'; it must be spark or arrow"),
     ],
 )
-def test_an_engine_that_cannot_run_is_rejected(asked: str, sentence: str) -> None:
+def test_an_engine_that_cannot_run_is_rejected(setting: str, sentence: str) -> None:
     with pytest.raises(NotStartedError, match=sentence):
-        java.engine({java.ENGINE_VARIABLE: asked}, NO_JAVA)
+        java.engine({java.ENGINE_VARIABLE: setting}, NO_JAVA)
 
 
 def test_a_spark_connect_server_needs_no_local_java(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,12 +138,12 @@ def test_each_component_is_reached_from_the_application(document: Any) -> None:
     needs = {one["ref"]: one["dependsOn"] for one in document["dependencies"]}
     refs = {one["bom-ref"] for one in document["components"]}
     reached: set[str] = set()
-    wanted = [document["metadata"]["component"]["bom-ref"]]
-    while wanted:
-        ref = wanted.pop()
+    target = [document["metadata"]["component"]["bom-ref"]]
+    while target:
+        ref = target.pop()
         if ref not in reached:
             reached.add(ref)
-            wanted += needs.get(ref, [])
+            target += needs.get(ref, [])
 
     assert len(refs) == len(document["components"])
     assert reached - {"trebuchet"} == refs

@@ -70,13 +70,13 @@ def test_an_out_of_range_port_is_rejected_with_an_explanation(data: Path) -> Non
 
 
 def test_it_runs_between_the_broker_and_the_console_which_queries_it(data: Path) -> None:
-    asked = options.parse(["--slave"], {"TREBUCHET_DATA": str(data)})
+    parsed = options.parse(["--slave"], {"TREBUCHET_DATA": str(data)})
     first = master(data)
     second = slave.settings(first, data)
 
     own = {"broker": first, "slave": second}
-    chosen = programs.chosen(asked, own, None, with_queue=False)
-    variables = programs.variables(asked, own, "", "spark")
+    chosen = programs.chosen(parsed, own, None, with_queue=False)
+    variables = programs.variables(parsed, own, "", "spark")
 
     names = [one.name for one in sorted(chosen, key=lambda one: one.priority)]
     assert names[:3] == ["broker", "slave", "web"]

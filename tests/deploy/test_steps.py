@@ -56,8 +56,8 @@ def test_output_lines_of_parallel_steps_have_their_names(
     steps.run([python("one", "print('x'); print('y')"), python("two", "print('z')")])
 
     lines = capsys.readouterr().out.splitlines()
-    said = [line for line in lines if " | " in line]
-    assert sorted(said) == ["one    | x", "one    | y", "two    | z"]
+    report = [line for line in lines if " | " in line]
+    assert sorted(report) == ["one    | x", "one    | y", "two    | z"]
 
 
 def test_a_failing_step_fails_its_stage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,9 +93,9 @@ def test_a_hanging_step_is_interrupted_and_fails(
     stage = [python("hung", hangs, seconds_max=0.5), *[python("good", "")] * others]
 
     assert steps.run(stage) == {"hung": 124}
-    said = capsys.readouterr().out
-    assert "hung interrupted: it took more than 0.5 s" in said
-    assert "--- hung: FAILED (exit code 124) in " in said
+    output = capsys.readouterr().out
+    assert "hung interrupted: it took more than 0.5 s" in output
+    assert "--- hung: FAILED (exit code 124) in " in output
 
 
 def test_a_step_is_interrupted_where_the_shell_ignores_interrupts(

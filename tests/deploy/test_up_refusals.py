@@ -29,8 +29,8 @@ def refusal(appliance: Appliance) -> str:
     A checkout with an outdated compiled part first prints whether it was compiled.
     """
     code = appliance.run_to_end()
-    said = appliance.words.strip().splitlines()
-    lines = [line for line in said if not line.startswith(ABOUT_COMPILING)]
+    text = appliance.words.strip().splitlines()
+    lines = [line for line in text if not line.startswith(ABOUT_COMPILING)]
     assert code == 2, appliance.words
     assert len(lines) == 1, appliance.words
     return lines[0]

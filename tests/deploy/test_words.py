@@ -44,11 +44,11 @@ def test_every_sentence_is_translated_to_chinese() -> None:
 
 def test_every_translated_sentence_is_in_use() -> None:
     own = ROOT / "deploy" / "terminal" / "chinese.py"
-    said = {
+    text = {
         each for file in SOURCES if file != own for each in constants(ast.parse(file.read_text()))
     }
 
-    assert SENTENCES.keys() - said == set()
+    assert SENTENCES.keys() - text == set()
 
 
 @pytest.mark.parametrize("sentence", SENTENCES, ids=range(len(SENTENCES)))
@@ -85,14 +85,14 @@ def test_the_environment_chooses_the_language(environment: dict[str, str], expec
 
 @pytest.mark.parametrize(("encoding", "is_chinese"), [("utf-8", True), ("latin-1", False)])
 def test_the_help_is_chinese_if_the_terminal_can_show_it(encoding: str, is_chinese: bool) -> None:
-    said = subprocess.run(
+    output = subprocess.run(
         [ROOT / "deploy" / "up", "--help"],
         env={**os.environ, "TREBUCHET_LANGUAGE": "zh-hans", "PYTHONIOENCODING": encoding},
         capture_output=True,
         check=True,
     ).stdout.decode(encoding)
 
-    assert ("控制台" in said) == is_chinese
+    assert ("控制台" in output) == is_chinese
 
 
 def test_labels_fit_into_terminal_columns() -> None:

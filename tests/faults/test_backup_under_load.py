@@ -100,7 +100,7 @@ def promised(
     return found
 
 
-def assert_holds(port: int, senders: list[Sender], wanted: list[dict[int, bytes]]) -> None:
+def assert_holds(port: int, senders: list[Sender], expected: list[dict[int, bytes]]) -> None:
     """Compare a restored broker's messages with the promised ones."""
     for queue_id, sender in enumerate(senders):
         stored = raw_remoting.read_queue(port, TOPIC, queue_id)
@@ -108,7 +108,7 @@ def assert_holds(port: int, senders: list[Sender], wanted: list[dict[int, bytes]
         bodies = [one.body for one in stored]
         assert len(set(bodies)) == len(bodies)
         assert set(bodies) <= sender.attempted
-        assert wanted[queue_id].items() <= dict(enumerate(bodies)).items()
+        assert expected[queue_id].items() <= dict(enumerate(bodies)).items()
         assert committed(port, queue_id) <= len(stored)
 
 
@@ -219,15 +219,15 @@ def test_a_master_and_its_slave_are_restored_as_a_pair(tmp_path: Path) -> None:
         slave.file.write_text(replace_values(slave.file.read_text(), moved))
         master.start()
         slave.start()
-        wanted = promised(senders, before, ends["broker"])
-        assert_holds(master.port, senders, wanted)
+        expected = promised(senders, before, ends["broker"])
+        assert_holds(master.port, senders, expected)
         length = readable(master.port)
         until(
             lambda: readable(slave.port) == length,
             "the slave to follow its master again",
             seconds=SECONDS,
         )
-        assert_holds(slave.port, senders, wanted)
+        assert_holds(slave.port, senders, expected)
         assert not (restored / "slave" / "store" / "diverged").exists()
     finally:
         slave.kill()
@@ -266,16 +266,16 @@ def test_a_whole_appliance_is_backed_up_while_it_serves(tmp_path: Path) -> None:
         second.file = restored / "broker.conf"
         second.start()
         try:
-            wanted = [dict(early) for early in before]
-            assert_holds(first.port, senders, wanted)
+            expected = [dict(early) for early in before]
+            assert_holds(first.port, senders, expected)
             again = json.loads(second.in_django(STATE))
             assert again["accounts"] == state["accounts"]
             assert again["schedules"] == state["schedules"]
             assert again["entries"] >= state["entries"]
-            said = second.in_django(
+            text = second.in_django(
                 "from django.core.management import call_command;call_command('audit', 'verify')"
             )
-            assert said
+            assert text
             Visitor(second.url).sign_in()
             assert second.stop() == 0
         finally:

@@ -52,11 +52,11 @@ def prepare(port: int, retries_max: int) -> None:
 
 def consume_until_killed(port: int) -> tuple[set[str], set[str]]:
     """Do every step once; return the messages of sent and of answered acknowledgements."""
-    asked, answered = set(), set()
+    request, answered = set(), set()
     with contextlib.suppress(OSError), RawClient(port) as client:
         popper = Popper(client, GROUP, TOPIC)
         first, second = popper.pop(2, LEASE_MS)
-        asked.add(first.body)
+        request.add(first.body)
         popper.acknowledge(first)
         answered.add(first.body)
         popper.change(second, 2 * LEASE_MS)
@@ -64,7 +64,7 @@ def consume_until_killed(port: int) -> tuple[set[str], set[str]]:
         while time.monotonic() < deadline:
             client.ask(RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": "0"})
             time.sleep(0.02)
-    return asked, answered
+    return request, answered
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -88,9 +88,9 @@ def test_a_kill_neither_loses_nor_hides_messages(
     broker.start()
     prepare(broker.port, retries_max)
 
-    asked, answered = consume_until_killed(broker.port)
+    request, answered = consume_until_killed(broker.port)
     is_stored = (topic, nth, when) == (REVIVE, ACK, "after")
-    done = asked if is_stored else answered
+    done = request if is_stored else answered
 
     assert broker.wait() == -9
     broker.module = ["broker_core"]

@@ -175,8 +175,8 @@ def test_between_a_retry_and_its_answer(broker: BrokerProcess) -> None:
             assert give_back(client, sent[n], 1).code == SUCCESS
     all_bodies = bodies(range(COUNT))
     unanswered = f"m-{answered}"
-    wanted = {body: 2 if body == unanswered else 1 for body in all_bodies}
-    until(lambda: stored(broker, RETRY_TOPIC) == wanted, "what was given back")
+    expected = {body: 2 if body == unanswered else 1 for body in all_bodies}
+    until(lambda: stored(broker, RETRY_TOPIC) == expected, "what was given back")
     assert is_sound(broker)
 
 

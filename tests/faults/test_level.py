@@ -141,8 +141,8 @@ def test_a_broker_does_not_grow_after_a_thousand_clients_have_come_and_gone(
     raw_remoting.create_topic(broker.port, TOPIC, queues=2)
     with socket.create_connection(("127.0.0.1", broker.port)) as stays:
         stays.sendall(raw_remoting.request(HEART_BEAT, {}, heartbeat("stays")))
-        told = Told(stays)
-        told.start()
+        report = Told(stays)
+        report.start()
         for number in range(WARM_UP):
             come_and_go(broker.port, number)
         before = size_of(broker.pid)
@@ -158,8 +158,8 @@ def test_a_broker_does_not_grow_after_a_thousand_clients_have_come_and_gone(
 
         until(is_level, f"the broker to be as before: {before}", seconds=SECONDS_MAX)
         stays.shutdown(socket.SHUT_RDWR)
-        told.join(SECONDS_MAX)
-    assert told.size > (WARM_UP + CYCLES) * NOTICE_BYTES_MIN
+        report.join(SECONDS_MAX)
+    assert report.size > (WARM_UP + CYCLES) * NOTICE_BYTES_MIN
 
 
 def test_without_descriptors_a_broker_serves_existing_clients_and_recovers_automatically(
@@ -217,9 +217,9 @@ def test_a_watched_broker_uses_no_more_memory_for_unacknowledged_messages(
     ):
         seen = [process_usage(broker.store, broker.pid)]
         watcher.sendall(raw_remoting.request(TRACE_WATCH, {}, b"{}"))
-        told = Told(watcher)
-        told.start()
-        until(lambda: told.size > 0, "the watch to begin", seconds=SECONDS_MAX)
+        report = Told(watcher)
+        report.start()
+        until(lambda: report.size > 0, "the watch to begin", seconds=SECONDS_MAX)
         offset = 0
         for _ in range(ROUNDS):
             for _ in range(SENDS_OF_A_ROUND // SENDS_AT_ONCE):
@@ -231,9 +231,9 @@ def test_a_watched_broker_uses_no_more_memory_for_unacknowledged_messages(
                 offset = int(answer.fields["nextBeginOffset"])
             seen.append(process_usage(broker.store, broker.pid))
         watcher.shutdown(socket.SHUT_RDWR)
-        told.join(SECONDS_MAX)
+        report.join(SECONDS_MAX)
     before, _, _, third, _, fifth = (one[MEMORY] / MIB for one in seen)
-    assert told.size > offset * NOTICE_BYTES_MIN
+    assert report.size > offset * NOTICE_BYTES_MIN
     assert fifth - before < WATCHED_MIB_MAX
     assert fifth - third < LAST_ROUNDS_MIB_MAX
 

@@ -34,8 +34,8 @@ def connections() -> list[list[tuple[str, bytes]]]:
     return found
 
 
-def transfers(said: list[tuple[str, bytes]]) -> list[tuple[int, bytes]]:
-    data = b"".join(piece for who, piece in said if who == "master")
+def transfers(text: list[tuple[str, bytes]]) -> list[tuple[int, bytes]]:
+    data = b"".join(piece for who, piece in text if who == "master")
     found = []
     position = 0
     while position < len(data):
@@ -49,8 +49,8 @@ def transfers(said: list[tuple[str, bytes]]) -> list[tuple[int, bytes]]:
 
 def test_a_masters_data_consists_of_adjacent_transfers() -> None:
     log = b""
-    for said in connections():
-        for offset, data in transfers(said):
+    for text in connections():
+        for offset, data in transfers(text):
             assert offset == len(log)
             assert len(data) <= BATCH_BYTES
             log += data
@@ -65,26 +65,26 @@ def test_a_masters_data_consists_of_adjacent_transfers() -> None:
 
 
 def test_a_master_sends_heartbeats_at_its_logs_end() -> None:
-    for said in connections():
-        found = transfers(said)
+    for text in connections():
+        found = transfers(text)
         assert found[-1][1] == b""
         assert sum(data == b"" for _, data in found) >= 2
 
 
 def test_a_slave_first_requests_an_offset_and_then_reports_its_own() -> None:
     begin = 0
-    for said in connections():
-        assert said[0][0] == "slave", "a master waits for the first report"
+    for report in connections():
+        assert report[0][0] == "slave", "a master waits for the first report"
         reports = [
             offset
             for decoder in [ReportDecoder()]
-            for who, data in said
+            for who, data in report
             if who == "slave"
             for offset in decoder.feed(data)
         ]
         assert reports[0] == begin
         assert reports == sorted(reports)
-        last = transfers(said)[-1][0]
+        last = transfers(report)[-1][0]
         assert reports[-1] == last
         begin = last
     assert begin > 0
@@ -99,11 +99,11 @@ def test_truncated_reports_are_detected() -> None:
 
 
 def test_the_encoders_give_the_recorded_bytes() -> None:
-    for said in connections():
-        master = b"".join(piece for who, piece in said if who == "master")
-        slave = b"".join(piece for who, piece in said if who == "slave")
+    for text in connections():
+        master = b"".join(piece for who, piece in text if who == "master")
+        slave = b"".join(piece for who, piece in text if who == "slave")
 
         assert master == b"".join(
-            encode_header(offset, len(data)) + data for offset, data in transfers(said)
+            encode_header(offset, len(data)) + data for offset, data in transfers(text)
         )
         assert slave == b"".join(map(encode_report, ReportDecoder().feed(slave)))

@@ -171,9 +171,9 @@ async def test_the_store_writes_the_bytes_of_the_real_broker(archive: str, tmp_p
     await put_all(golden_of(original), ours)
 
     for directory in ("commitlog", "consumequeue"):
-        wanted, made = files_under(original, directory), files_under(ours, directory)
-        assert sorted(made) == sorted(wanted)
-        for name, data in wanted.items():
+        expected, made = files_under(original, directory), files_under(ours, directory)
+        assert sorted(made) == sorted(expected)
+        for name, data in expected.items():
             assert made[name] == data, name
     assert index_files(ours) == index_files(original)
 
@@ -279,8 +279,8 @@ def test_records_with_every_kind_of_host_are_read(tmp_path: Path) -> None:
     assert kinds == {(8, 8), (8, 20), (20, 8), (20, 20)}
     for topic in store.topics():
         for queue_id in store.queue_ids(topic):
-            wanted = [m for m, _, _ in golden if (m.topic, m.queue_id) == (topic, queue_id)]
-            assert read_all(store, topic, queue_id) == wanted
+            expected = [m for m, _, _ in golden if (m.topic, m.queue_id) == (topic, queue_id)]
+            assert read_all(store, topic, queue_id) == expected
     for message, _, data in golden:
         assert bytes(store.look_message(message.commit_log_offset) or b"") == data
         if message.uniq_key:

@@ -315,13 +315,13 @@ async def test_an_account_can_be_changed_without_its_secret_which_no_answer_cont
         white = await admin.ask(
             RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, globalWhiteAddrs="10.0.0.{1,2},10.1.*.*"
         )
-        told = await admin.ask(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG, described="true")
+        report = await admin.ask(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG, described="true")
     async with client_of(broker, "application") as client:
         sent = [(await client.send(topic)).code for topic in ("T", "U")]
 
     assert (changed.code, white.code, sent) == (0, 0, [1, 0])
-    assert SECRET.encode() not in told.body
-    body = json_body(told)
+    assert SECRET.encode() not in report.body
+    body = json_body(report)
     (entry,) = [e for e in body["plainAccessConfigs"] if e["accessKey"] == "application"]
     assert (entry["topicPerms"], entry["broker"], entry["file"]) == (["U=PUB"], False, body["file"])
     assert "groupPerms" not in entry

@@ -259,10 +259,10 @@ async def test_a_half_message_is_not_shown_to_producers_without_send_permission(
     access_key: str,
     is_asked: bool,
 ) -> None:
-    asked: list[RemotingCommand] = []
+    requests: list[RemotingCommand] = []
     client = client_of(access_key)
     client.remoting = RemotingClient(
-        handlers={RequestCode.CHECK_TRANSACTION_STATE: lambda request, _: asked.append(request)},
+        handlers={RequestCode.CHECK_TRANSACTION_STATE: lambda request, _: requests.append(request)},
         signer=Credentials(access_key, SECRET),
     )
     assert (await client.heartbeat("any", producer_groups=("pg",))).code == ResponseCode.SUCCESS
@@ -275,7 +275,7 @@ async def test_a_half_message_is_not_shown_to_producers_without_send_permission(
     await client.heartbeat("any")
 
     assert was_asked is is_asked
-    assert [b"half" in request.body for request in asked] == [True] * is_asked
+    assert [b"half" in request.body for request in requests] == [True] * is_asked
 
 
 async def test_a_deferred_message_belongs_to_its_target_topic(

@@ -33,10 +33,10 @@ async def a_consumer(client: Client, handlers: dict[int, Any]) -> Client:
 
 
 async def test_a_consumers_own_message_is_passed_on(client: Client) -> None:
-    asked: list[RemotingCommand] = []
+    requests: list[RemotingCommand] = []
 
     def running_info(request: RemotingCommand, _: Connection) -> RemotingCommand:
-        asked.append(request)
+        requests.append(request)
         # Go clients write invalid JSON, so the broker must not parse it.
         return request.answer(ResponseCode.SUCCESS, "fine", {"a": "b"}, b'{"jstack":"a\n"b"')
 
@@ -53,7 +53,7 @@ async def test_a_consumers_own_message_is_passed_on(client: Client) -> None:
         RequestCode.GET_CONSUMER_RUNNING_INFO, consumerGroup="g", clientId="client-2"
     )
 
-    assert asked[0].ext_fields == header
+    assert requests[0].ext_fields == header
     assert answer.code == ResponseCode.SUCCESS
     assert answer.remark == "fine"
     assert answer.ext_fields == {"a": "b"}
@@ -367,9 +367,9 @@ async def test_a_topic_is_ordered_if_the_name_server_says_so(
     assert broker.storage.topics.table["T"].order
 
 
-@pytest.mark.parametrize(("enabled", "told"), [("true", "broker-a:4"), ("false", None)])
+@pytest.mark.parametrize(("enabled", "report"), [("true", "broker-a:4"), ("false", None)])
 async def test_routes_include_an_ordered_topics_queues_if_that_is_enabled(
-    tmp_path: Path, enabled: str, told: str | None
+    tmp_path: Path, enabled: str, report: str | None
 ) -> None:
     async with running_broker(tmp_path, orderMessageEnable=enabled) as broker:
         assert broker.naming.name_server is not None
@@ -384,7 +384,7 @@ async def test_routes_include_an_ordered_topics_queues_if_that_is_enabled(
         route = await client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="TBW102")
         shown = await client.ask(RequestCode.GET_NAMESRV_CONFIG)
 
-        assert json_body(route).get("orderTopicConf") == told
+        assert json_body(route).get("orderTopicConf") == report
         assert f"orderMessageEnable={enabled}" in shown.body.decode()
         await client.shutdown()
 

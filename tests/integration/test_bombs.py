@@ -138,8 +138,8 @@ async def test_the_largest_accepted_heartbeat_does_not_block_the_loop(
     # its host's work.
     longest_s = TURN_S_MAX
     for attempt in range(ATTEMPTS):
-        wanted = subscriptions(1_000, "abcdefghij > 1234567890 AND b=1", "SQL92")
-        groups = {f"g{attempt}-{number}": wanted[number * 2 :][:2] for number in range(500)}
+        target = subscriptions(1_000, "abcdefghij > 1234567890 AND b=1", "SQL92")
+        groups = {f"g{attempt}-{number}": target[number * 2 :][:2] for number in range(500)}
         producers = tuple(f"p{attempt}-{number}" for number in range(500))
         with LoopTurns() as turns:
             [answer] = await ask(broker, HEART_BEAT, heartbeat(groups, producers))

@@ -191,7 +191,7 @@ async def test_a_level_moved_ahead_skips_and_one_moved_back_delivers_again(
 
 
 @pytest.mark.parametrize(
-    ("level", "offset", "said"),
+    ("level", "offset", "text"),
     [
         (2, 2, "delay level 2 has the offsets from 0 to 1"),
         (3, 1, "delay level 3 has the offsets from 0 to 0"),
@@ -202,14 +202,14 @@ async def test_a_level_moved_ahead_skips_and_one_moved_back_delivers_again(
     ],
 )
 async def test_an_offset_outside_the_levels_queue_is_rejected(
-    client: Client, level: object, offset: object, said: str
+    client: Client, level: object, offset: object, text: str
 ) -> None:
     await client.send("T", DELAY="2")
 
     answer = await move(client, level, offset)
 
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert said in (answer.remark or "")
+    assert text in (answer.remark or "")
     offsets = await client.ask(RequestCode.GET_ALL_DELAY_OFFSET)
     assert offsets.body == b'{"offsetTable":{}}'
 

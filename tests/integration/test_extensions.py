@@ -296,8 +296,12 @@ async def test_a_broker_that_explains_access_names_the_validators_it_skipped(
         )
 
     assert answer.code == 0, answer.remark
-    told = json.loads(answer.body)
-    assert (told["allowed"], told["reason"], told["validators"]) == (True, "globalWhite", ["badge"])
+    report = json.loads(answer.body)
+    assert (report["allowed"], report["reason"], report["validators"]) == (
+        True,
+        "globalWhite",
+        ["badge"],
+    )
 
 
 async def test_without_plain_acl_there_are_no_accounts_to_administer(
@@ -330,11 +334,11 @@ async def test_the_documented_example_works_unchanged(
     async with running_broker(tmp_path, **keys) as broker:
         client = Client(f"127.0.0.1:{broker.listen_port}")
         refused = await client.send("orders")
-        taken = [await client.send("orders", keys="k"), await client.send("others")]
+        answers = [await client.send("orders", keys="k"), await client.send("others")]
         await client.shutdown()
 
     assert (refused.code, refused.remark) == (13, "messages in orders need a key")
-    assert [answer.code for answer in taken] == [0, 0]
+    assert [answer.code for answer in answers] == [0, 0]
     hook = sys.modules.pop("keyed_topics")
     assert hook.MESSAGE_ILLEGAL == 13
 
@@ -354,5 +358,5 @@ async def test_the_documented_plug_in_is_notified_of_every_message(
         await client.shutdown()
     sys.modules.pop("topic_counts")
 
-    told = [entry.getMessage() for entry in caplog.records if entry.name == "topic_counts"]
-    assert told == ["topic orders received 2 messages", "topic payments received 1 messages"]
+    reports = [entry.getMessage() for entry in caplog.records if entry.name == "topic_counts"]
+    assert reports == ["topic orders received 2 messages", "topic payments received 1 messages"]

@@ -178,9 +178,9 @@ async def test_an_active_group_is_told_where_to_continue(client: Client) -> None
     assert unknown.code == ResponseCode.SYSTEM_ERROR
     assert offline.code == ResponseCode.CONSUMER_NOT_ONLINE
     assert answer.code == ResponseCode.SUCCESS
-    told = await notices.next()
-    assert told.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET
-    table = json_body(told)["offsetTable"]
+    report = await notices.next()
+    assert report.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET
+    table = json_body(report)["offsetTable"]
     assert table['{"brokerName":"broker-a","queueId":0,"topic":"T"}'] == 3
     await consumer.shutdown()
 
@@ -206,16 +206,16 @@ async def test_an_active_group_receives_an_offset_for_each_queue_in_one_notice(
 
     assert offline.code == ResponseCode.CONSUMER_NOT_ONLINE
     assert answer.code == ResponseCode.SUCCESS
-    told = await notices.next()
-    assert told.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET
-    assert told.body == answer.body
-    assert sorted(json_body(told)["offsetTable"].values()) == [1, 2]
+    report = await notices.next()
+    assert report.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET
+    assert report.body == answer.body
+    assert sorted(json_body(report)["offsetTable"].values()) == [1, 2]
     assert {too_far.code, no_queue.code} == {ResponseCode.SYSTEM_ERROR}
     await consumer.shutdown()
 
 
 @pytest.mark.parametrize(
-    ("asked", "offsets"),
+    ("values", "offsets"),
     [
         ({"timestamp": 0}, [0, 0]),
         ({"timestamp": -1}, [3, 1]),
@@ -226,13 +226,13 @@ async def test_an_active_group_receives_an_offset_for_each_queue_in_one_notice(
     ],
 )
 async def test_a_5_x_tool_resets_a_group_that_is_not_connected(
-    broker: Broker, client: Client, asked: dict[str, Any], offsets: list[int]
+    broker: Broker, client: Client, values: dict[str, Any], offsets: list[int]
 ) -> None:
     for queue_id in (0, 0, 0, 1):
         await client.send("T", queue_id=queue_id)
     await client.pull("T", group="g")
     broker.storage.offsets.commit("g", "T", 0, 2)
-    fields = {"topic": "T", "group": "g", "isForce": "true", **asked}
+    fields = {"topic": "T", "group": "g", "isForce": "true", **values}
     request = RemotingCommand.request(
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
         {name: str(value) for name, value in fields.items()},
@@ -243,7 +243,7 @@ async def test_a_5_x_tool_resets_a_group_that_is_not_connected(
 
     assert answer.code == ResponseCode.SUCCESS
     assert [broker.storage.offsets.query("g", "T", queue_id) for queue_id in range(2)] == offsets
-    queue_id = asked.get("queueId", 0)
+    queue_id = values.get("queueId", 0)
     key = f'{{"brokerName":"broker-a","queueId":{queue_id},"topic":"T"}}'
     assert json_body(answer)["offsetTable"][key] == offsets[queue_id]
 
@@ -395,7 +395,7 @@ async def test_a_client_is_not_disconnected_if_it_is_in_an_unnamed_group(
     worker = Client(client.address)
     await worker.heartbeat("worker", consumer_groups={"g": {"T": "*"}}, producer_groups=("pg",))
 
-    told = await disconnect(client)
+    report = await disconnect(client)
     refused = await disconnect(client, "g")
     unreadable = await client.ask(
         RequestCode.DISCONNECT_CLIENT, b"[]", clientId="worker", group="g"
@@ -406,11 +406,11 @@ async def test_a_client_is_not_disconnected_if_it_is_in_an_unnamed_group(
     gone = await disconnect(client, "g", "pg")
     await worker.heartbeat("worker", consumer_groups={"g": {"T": "*"}})
 
-    (row,) = json_body(told)["connections"]
+    (row,) = json_body(report)["connections"]
     assert (row["consumerGroups"], row["producerGroups"]) == (["g"], ["pg"])
     assert (refused.code, unreadable.code) == (ResponseCode.SYSTEM_ERROR,) * 2
     assert "pg" in (refused.remark or "")
-    assert json_body(closed) == json_body(told)
+    assert json_body(closed) == json_body(report)
     assert json_body(gone) == {"connections": []}
     assert broker.clients.consumers.find("g") is not None, "it may come back"
     await worker.shutdown()

@@ -37,10 +37,10 @@ async def status(broker: Broker) -> dict[str, Any]:
 
 async def test_a_master_without_slaves_works(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as master:
-        told = await status(master)
+        report = await status(master)
 
-        assert told["master"] is True
-        assert (told["haConnectionInfo"], told["inSyncSlaveNums"]) == ([], 0)
+        assert report["master"] is True
+        assert (report["haConnectionInfo"], report["inSyncSlaveNums"]) == ([], 0)
 
 
 async def test_a_pair_reports_which_member_has_which_data(tmp_path: Path) -> None:
@@ -83,10 +83,10 @@ async def test_a_slave_without_a_master_explains_why(tmp_path: Path) -> None:
         await until_async(
             lambda: slave.replication.ha_slave.state().failures > 0, "the first attempt's end"
         )
-        told = (await status(slave))["haClientRuntimeInfo"]
+        report = (await status(slave))["haClientRuntimeInfo"]
 
-        assert told["activated"] is False
-        assert "no connection" in told["reason"]
+        assert report["activated"] is False
+        assert "no connection" in report["reason"]
 
 
 async def runtime_info(broker: Broker) -> dict[str, str]:
@@ -134,10 +134,10 @@ async def test_runtime_info_of_a_slave_without_its_master_explains_why(tmp_path:
         await until_async(
             lambda: slave.replication.ha_slave.state().failures > 0, "the first attempt's end"
         )
-        told = await runtime_info(slave)
+        report = await runtime_info(slave)
 
-    assert "no connection" in told["haReason"]
-    assert not {"haLag", "haLastContact", "haSlaveNums"} & told.keys()
+    assert "no connection" in report["haReason"]
+    assert not {"haLag", "haLastContact", "haSlaveNums"} & report.keys()
 
 
 def slave_rows(table: dict[str, str]) -> list[str]:

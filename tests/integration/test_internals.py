@@ -44,7 +44,7 @@ async def test_a_damaged_range_is_reported_with_its_file_and_position(
     quarantine = broker.storage.store.files.quarantine
     quarantine.add(DamagedRange(2 * size + 100, 2 * size + 356, "its checksum is wrong"))
 
-    (told,) = json_body(await client.ask(RequestCode.GET_BROKER_INTERNALS))["quarantine"]
+    (report,) = json_body(await client.ask(RequestCode.GET_BROKER_INTERNALS))["quarantine"]
 
-    assert (told["file"], told["fileOffset"]) == (f"{2 * size:020d}", 100)
-    assert (told["to"] - told["from"], told["reason"]) == (256, "its checksum is wrong")
+    assert (report["file"], report["fileOffset"]) == (f"{2 * size:020d}", 100)
+    assert (report["to"] - report["from"], report["reason"]) == (256, "its checksum is wrong")

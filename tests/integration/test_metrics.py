@@ -183,8 +183,8 @@ async def test_promtool_finds_nothing(tmp_path: Path) -> None:
     )
 
     # promtool objects to some of RocketMQ's own names.
-    said = [line for line in done.stderr.splitlines() if not line.startswith("rocketmq_")]
-    assert said == []
+    output = [line for line in done.stderr.splitlines() if not line.startswith("rocketmq_")]
+    assert output == []
     assert "error while linting" not in done.stderr
 
 

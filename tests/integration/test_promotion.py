@@ -273,16 +273,16 @@ async def test_half_messages_survive_a_promotion_and_the_new_master_checks_them(
         assert code == 0, words
 
         producer = Producer(f"127.0.0.1:{new.port}")
-        asked: set[str] = set()
-        while asked < acknowledged:
+        requests: set[str] = set()
+        while requests < acknowledged:
             await producer.join()
             try:
                 question = await producer.question()
             except TimeoutError:
                 continue  # A round may come before the producer has joined.
             key = question.ext_fields["transactionId"]
-            if key not in asked:
-                asked.add(key)
+            if key not in requests:
+                requests.add(key)
                 ended = await producer.answer(question, ROLLBACK if key == "U3" else COMMIT)
                 assert ended.code == raw_remoting.SUCCESS
         await until_async(lambda: "late" in stored(new), "the delayed message", seconds=60.0)

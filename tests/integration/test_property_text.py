@@ -35,7 +35,7 @@ async def test_no_other_field_becomes_properties(client: Client, name: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("KEYS\x01k\x02\x02TAGS\x01A", {"KEYS": "k", "TAGS": "A"}),
         ("a\x01\x02KEYS\x01k", {"KEYS": "k"}),
@@ -43,7 +43,7 @@ async def test_no_other_field_becomes_properties(client: Client, name: str) -> N
     ],
 )
 async def test_an_odd_text_is_read_the_same_by_all_readers(
-    client: Client, text: str, wanted: dict[str, str]
+    client: Client, text: str, expected: dict[str, str]
 ) -> None:
     """Broker and consumer parse it in the same way, so nothing can hide in between."""
     answer = await client.ask(
@@ -53,7 +53,7 @@ async def test_an_odd_text_is_read_the_same_by_all_readers(
     assert answer.code == ResponseCode.SUCCESS
     (stored,) = messages(await client.pull("T"))
     found = {key: value for key, value in stored.properties.items() if key not in OF_THE_BROKER}
-    assert found == wanted
+    assert found == expected
 
 
 REFUSED = {

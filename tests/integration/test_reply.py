@@ -171,11 +171,11 @@ async def test_a_requester_that_left_receives_no_reply(client: Client, asking: A
 
 
 async def test_other_requests_are_served_while_a_reply_waits(broker: Broker) -> None:
-    taken = asyncio.Event()
+    is_taken = asyncio.Event()
     release = asyncio.Event()
 
     async def slow(command: RemotingCommand, _: Connection) -> RemotingCommand:
-        taken.set()
+        is_taken.set()
         await release.wait()
         return command.answer(ResponseCode.SUCCESS)
 
@@ -184,7 +184,7 @@ async def test_other_requests_are_served_while_a_reply_waits(broker: Broker) -> 
     await asking.heartbeat("asking-client", producer_groups=("asking-group",))
     replying = Client(address)
     waiting = asyncio.create_task(reply(replying))
-    await taken.wait()
+    await is_taken.wait()
 
     assert (await replying.send("T")).code == ResponseCode.SUCCESS
     assert not waiting.done()

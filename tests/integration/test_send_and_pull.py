@@ -220,7 +220,7 @@ async def test_without_automatic_creation_an_unknown_topic_is_rejected(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("code", "body", "fields", "wanted"),
+    ("code", "body", "fields", "expected"),
     [
         (RequestCode.SEND_MESSAGE_V2, b"x", {"b": "no/slash"}, ResponseCode.SYSTEM_ERROR),
         (RequestCode.SEND_MESSAGE_V2, b"x", {"e": "9"}, ResponseCode.SYSTEM_ERROR),
@@ -241,13 +241,13 @@ async def test_a_rejected_send_has_the_fields_that_producers_read_from_every_ans
     code: RequestCode,
     body: bytes,
     fields: dict[str, str],
-    wanted: ResponseCode,
+    expected: ResponseCode,
 ) -> None:
     header = {"a": "pg", "b": "T", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0"}
 
     answer = await client.ask(code, body, **dict[str, Any]({**header, **fields}))
 
-    assert answer.code == wanted
+    assert answer.code == expected
     assert answer.remark
     assert answer.ext_fields["MSG_REGION"] == "DefaultRegion"
     assert answer.ext_fields["TRACE_ON"] == "true"
@@ -492,15 +492,15 @@ async def test_a_waiting_pull_of_a_deleted_topic_is_sent_to_the_beginning_immedi
         await client.shutdown()
 
 
-@pytest.mark.parametrize("taken", ["the group's", "the topic's"])
+@pytest.mark.parametrize("owner", ["the group's", "the topic's"])
 async def test_a_waiting_pull_gets_nothing_after_its_permission_was_revoked(
-    broker: Broker, client: Client, taken: str
+    broker: Broker, client: Client, owner: str
 ) -> None:
     await client.send("T", b"before")
     waiting = asyncio.create_task(client.pull("T", 1, suspend_ms=60_000))
     await until_async(lambda: len(broker.storage.parked_pulls) == 1, "the pull to wait")
 
-    if taken == "the group's":
+    if owner == "the group's":
         group = java_json.encode({"groupName": "g", "consumeEnable": False})
         await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group)
     else:

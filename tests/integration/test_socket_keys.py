@@ -107,15 +107,15 @@ async def test_a_client_waits_for_a_connection_as_long_as_configured() -> None:
         # One connection fills the queue: the kernel doesn't answer the next.
         with socket.create_connection(("127.0.0.1", port)):
             client = RemotingClient(clock=clock, limits=RemotingLimits(connect_timeout_s=1.5))
-            asked = asyncio.get_running_loop().create_task(client.connection(f"127.0.0.1:{port}"))
+            request = asyncio.get_running_loop().create_task(client.connection(f"127.0.0.1:{port}"))
             await asyncio.sleep(0)
             clock.advance_ms(1_400)
             await asyncio.sleep(0)
-            assert not asked.done()
+            assert not request.done()
             clock.advance_ms(100)
 
             with pytest.raises(RemotingConnectError, match=r"within 1\.5 s"):
-                await asked
+                await request
             await client.shutdown()
 
 

@@ -50,20 +50,20 @@ async def recall(client: Client, handle: str, topic: str = "T"):
 
 async def test_messages_are_precise_to_milliseconds_and_never_early(client: Client) -> None:
     begin = now_ms()
-    wanted = {}
+    target = {}
     for number in range(40):
         due = begin + 300 + number * 11
-        wanted[f"{number}".encode()] = due
+        target[f"{number}".encode()] = due
         await client.send("T", f"{number}".encode(), TIMER_DELIVER_MS=str(due))
 
     found: list[MessageExt] = []
-    while len(found) < len(wanted):
-        found = await received(client, "T", min(32, len(wanted)))
+    while len(found) < len(target):
+        found = await received(client, "T", min(32, len(target)))
         if len(found) == 32:
             found += messages(await client.pull("T", 32))
         await asyncio.sleep(0.05)
 
-    late = sorted(each.store_timestamp - wanted[each.body] for each in found)
+    late = sorted(each.store_timestamp - target[each.body] for each in found)
     assert late[0] >= 0
     # On a busy machine many are late; with slots of a second almost all would be.
     assert late[len(late) // 4] <= 20, late

@@ -357,11 +357,11 @@ async def test_undecided_transactions_are_listed_and_a_producer_is_checked_immed
 
     listed = json_body(await producer.ask(RequestCode.GET_HALF_MESSAGES))
     rest = json_body(await producer.ask(RequestCode.GET_HALF_MESSAGES, fromOffset=1))
-    asked = await producer.ask(RequestCode.CHECK_HALF_MESSAGE, queueOffset=1)
+    answer = await producer.ask(RequestCode.CHECK_HALF_MESSAGE, queueOffset=1)
     question = await producer.question()
     await producer.answer(question, COMMIT)
 
-    assert asked.code == ResponseCode.SUCCESS
+    assert answer.code == ResponseCode.SUCCESS
     assert [each["queueOffset"] for each in listed["halves"]] == [0, 1]
     first = listed["halves"][0]
     assert (first["topic"], first["group"], first["bodySize"]) == ("T", "pg", 3)

@@ -28,7 +28,7 @@ class Case:
 
     Attributes:
         name_server: it goes to the name server.
-        differs: why our answer deliberately differs; empty if both answer alike.
+        differs: why our answer deliberately differs; empty if both answer the same.
     """
 
     name: str

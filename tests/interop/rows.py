@@ -95,8 +95,8 @@ def wait_for_messages(client: RawClient, topic: str, queues: int, count: int) ->
     """Wait until enough messages are readable: RocketMQ writes its queues after the answer."""
 
     def readable() -> int:
-        asked = [{"topic": topic, "queueId": str(queue_id)} for queue_id in range(queues)]
-        answers = [client.ask(raw_remoting.GET_MAX_OFFSET, fields) for fields in asked]
+        requests = [{"topic": topic, "queueId": str(queue_id)} for queue_id in range(queues)]
+        answers = [client.ask(raw_remoting.GET_MAX_OFFSET, fields) for fields in requests]
         return sum(int(answer.fields["offset"]) for answer in answers)
 
     until(lambda: readable() >= count, f"{count} messages in {topic}", seconds=SECONDS)

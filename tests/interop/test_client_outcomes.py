@@ -63,9 +63,9 @@ def test_a_run_with_a_different_view_is_told_so(monkeypatch: pytest.MonkeyPatch)
     right = read()["single", "Go", OURS]
 
     assert complaints(STEPS, "Go", OURS, {"single": right}) == {}
-    told = complaints(STEPS, "Go", OURS, {"single": "SEND_OK at 7"})["single"]
-    assert "single: Go against ours saw\n    SEND_OK at 7\n" in told
-    assert right in told
+    report = complaints(STEPS, "Go", OURS, {"single": "SEND_OK at 7"})["single"]
+    assert "single: Go against ours saw\n    SEND_OK at 7\n" in report
+    assert right in report
 
 
 def test_an_unlisted_step_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,13 +79,13 @@ def test_an_unlisted_step_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 def verdict_of(*takes: Differences) -> tuple[Verdict, list[list[str]]]:
     """Return the verdict on repeated runs, and the brokers of each."""
     left = list(takes)
-    asked: list[list[str]] = []
+    requests: list[list[str]] = []
 
     def take(brokers: list[str]) -> Differences:
-        asked.append(brokers)
+        requests.append(brokers)
         return left.pop(0)
 
-    return run_and_confirm(take, [OURS, THEIRS]), asked
+    return run_and_confirm(take, [OURS, THEIRS]), requests
 
 
 def test_a_result_without_differences_is_measured_once() -> None:
@@ -96,8 +96,8 @@ def test_a_difference_is_measured_again_and_counts_when_it_repeats() -> None:
     first = {(THEIRS, "orderly"): "late", (THEIRS, "pull"): "none"}
     again = {(THEIRS, "pull"): "none at all", (THEIRS, "TLS"): "refused"}
 
-    verdict, asked = verdict_of(first, again)
+    verdict, requests = verdict_of(first, again)
 
-    assert asked == [[OURS, THEIRS], [THEIRS]]
+    assert requests == [[OURS, THEIRS], [THEIRS]]
     assert verdict.wrong == ["none at all"]
     assert verdict.once == ["late", "refused"]

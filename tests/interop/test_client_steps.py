@@ -168,7 +168,7 @@ def deployments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment
 
 def differences(client: Client, deployments: list[Deployment]) -> Differences:
     """Run a client's programs with deployments; return the differences from the table."""
-    wanted = {step.name for step in STEPS if client.name in step.clients} - ELSEWHERE
+    target = {step.name for step in STEPS if client.name in step.clients} - ELSEWHERE
     topic = f"live-{client.name.lower().replace(' ', '-').replace('.', '_')}"
     found: Differences = {}
     with ThreadPoolExecutor(4) as pool:
@@ -189,7 +189,7 @@ def differences(client: Client, deployments: list[Deployment]) -> Differences:
                 # The repetition decides: an exit or a missing message may be due to a stall, too.
                 except (AssertionError, OSError, ValueError, subprocess.SubprocessError) as error:
                     failures.append(f"{type(error).__name__}: {error}")
-            for name in sorted(wanted - facts.keys()):
+            for name in sorted(target - facts.keys()):
                 found[kind, name] = "\n".join(
                     [f"{client.name} against {kind} took no step {name!r}", *failures]
                 )

@@ -111,14 +111,14 @@ async def use(port: int, rounds: int) -> None:
 async def check(client: Client, rounds: int) -> None:
     """Check that each filter finds its messages once they are dispatched."""
     for group in GROUPS:
-        wanted = [number for number in range(ROUND) if Message(number).is_wanted(group)] * rounds
+        expected = [number for number in range(ROUND) if Message(number).is_wanted(group)] * rounds
         found = await read(client, group=group, subscription=None, sub_version=7)
         for _ in range(50):
-            if len(found) >= len(wanted):
+            if len(found) >= len(expected):
                 break
             await asyncio.sleep(0.1)
             found = await read(client, group=group, subscription=None, sub_version=7)
-        assert found == wanted, group
+        assert found == expected, group
     tagged = [number for number in range(ROUND) if number % 5 == 3] * rounds
     assert await read(client, group="other", subscription="T3") == tagged
 

@@ -227,17 +227,17 @@ def test_a_consumer_selects_the_same_messages_as_with_the_real_broker(
 ) -> None:
     number = list(EXPRESSIONS).index(expression)
     topic, group = f"selected-{number}", f"selecting-{number}"
-    wanted = keys_wanted(expression)
+    expected = keys_wanted(expression)
 
     ours, theirs = (
-        selected(java_4, each.namesrv, topic, group, expression, len(wanted)) for each in brokers
+        selected(java_4, each.namesrv, topic, group, expression, len(expected)) for each in brokers
     )
 
     if expression == REFUSED_BY_OURS:
         assert (ours, theirs) == (["refused 23"], ["started", "received"])
         return
     assert ours == theirs
-    assert ours == ["refused 23"] or ours == ["started", " ".join(["received", *wanted])]
+    assert ours == ["refused 23"] or ours == ["started", " ".join(["received", *expected])]
 
 
 @pytest.mark.parametrize(
@@ -270,8 +270,8 @@ def test_the_console_signs_for_both_brokers(
     settings.TREBUCHET_CONFIRMED_BROKERS_FILE = tmp_path / "confirmed_brokers.json"
     for each in brokers:
         settings.TREBUCHET_NAMESRV = [each.namesrv]
-        asked = RemoteBrokers([each.namesrv], CONSOLE_TIMEOUT_S)
-        gateway = gateway_to(asked)
+        request = RemoteBrokers([each.namesrv], CONSOLE_TIMEOUT_S)
+        gateway = gateway_to(request)
         try:
             [node] = gateway.cluster.registered().masters
             known_addresses().confirm(node.address)
@@ -280,7 +280,7 @@ def test_the_console_signs_for_both_brokers(
             topics = gateway.topics.all()
             gateway.topics.delete("signed-freshly")
         finally:
-            asked.close()
+            request.close()
         assert topics["signed-freshly"].configs == {node.broker_name: topic}
 
 
@@ -289,11 +289,11 @@ def test_each_client_version_signs_and_selects(
 ) -> None:
     topic = f"version-{java.version.replace('.', '_')}"
     expression = next(iter(EXPRESSIONS))
-    wanted = keys_wanted(expression)
+    expected = keys_wanted(expression)
 
-    found = selected(java, brokers[0].namesrv, topic, f"{topic}-group", expression, len(wanted))
+    found = selected(java, brokers[0].namesrv, topic, f"{topic}-group", expression, len(expected))
 
-    assert found == ["started", " ".join(["received", *wanted])]
+    assert found == ["started", " ".join(["received", *expected])]
 
 
 def test_a_group_without_permission_gets_nothing(

@@ -201,12 +201,12 @@ def test_committed_transactions_arrive_once_and_rolled_back_ones_never(
 ) -> None:
     topic = topic_with(broker, "go-transacted")
     lines = run(program, "transact", broker.namesrv, topic, "go-transact-producer", 9, SECONDS)
-    asked = {line[1] for line in lines if line[0] == "asked"}
+    requests = {line[1] for line in lines if line[0] == "asked"}
 
     consumed = consume(broker, program, topic, 6)
 
     committed = {f"go-half-{n}" for n in range(9) if n % 3 != 1}
-    assert asked >= {f"go-half-{n}" for n in range(9) if n % 3 == 2}
+    assert requests >= {f"go-half-{n}" for n in range(9) if n % 3 == 2}
     assert Counter(key for key, _, _ in consumed) == dict.fromkeys(committed, 1)
     text = f"9 prepared, committed {sorted(committed)}"
     require_outcome(broker, "transactions", text)

@@ -131,7 +131,7 @@ def test_no_message_is_lost_or_altered(
 
         def all_came() -> bool:
             return all(
-                wanted <= set(read(broker.port, topic, 1)) for topic, wanted in work.wanted.items()
+                target <= set(read(broker.port, topic, 1)) for topic, target in work.wanted.items()
             )
 
         until(all_came, "all that was acknowledged")

@@ -69,12 +69,12 @@ def test_every_step_of_pop_is_answered_like_by_the_original(
     ours: BrokerProcess, theirs: Peer
 ) -> None:
     mine = [comparable(line) for line in Steps(ours.port).run()]
-    wanted = [comparable(line) for line in Steps(theirs.port).run()]
+    expected = [comparable(line) for line in Steps(theirs.port).run()]
 
-    assert [name for name, _ in mine] == [name for name, _ in wanted]
+    assert [name for name, _ in mine] == [name for name, _ in expected]
     different = {
         name: f"ours {got}, theirs {words}"
-        for (name, got), (_, words) in zip(mine, wanted, strict=True)
+        for (name, got), (_, words) in zip(mine, expected, strict=True)
         if got != DIFFER.get(name, words)
     }
     assert not different
@@ -87,7 +87,7 @@ def run_client(namesrv: str, port: int, jars: str, home: Path) -> list[str]:
     admin = "org.apache.rocketmq.tools.command.MQAdminStartup"
     mode = ["setConsumeMode", *("-n", namesrv, "-c", "DefaultCluster", "-t", TOPIC, "-g", GROUP)]
     environment = {"ROCKETMQ_HOME": str(home), "PATH": "/usr/bin:/bin"}
-    told = subprocess.run(
+    report = subprocess.run(
         [*java, admin, *mode, "-m", "POP", "-q", "8"],
         env=environment,
         capture_output=True,
@@ -95,7 +95,7 @@ def run_client(namesrv: str, port: int, jars: str, home: Path) -> list[str]:
         timeout=SECONDS,
         check=True,
     ).stdout
-    assert "success" in told, told
+    assert "success" in report, report
     ran = subprocess.run(
         [*java, "PopClient", namesrv, TOPIC, GROUP, str(COUNT)],
         env=environment,

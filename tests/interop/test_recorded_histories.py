@@ -44,8 +44,8 @@ def test_java_go_and_raw_clients_lose_nothing_when_their_broker_is_killed(
     decided = {one.id.partition("-")[0] for one in found.history if isinstance(one, Ended)}
     assert decided == {"java", "go"}
     # Some of each are decided by the broker's check.
-    asked = {one.id for one in found.history if isinstance(one, Ended) and is_asked(one.id)}
-    assert {each.partition("-")[0] for each in asked} == {"java", "go"}
+    requests = {one.id for one in found.history if isinstance(one, Ended) and is_asked(one.id)}
+    assert {each.partition("-")[0] for each in requests} == {"java", "go"}
     for kind in (Consumed, Ended, GaveBack, Replayed):
         assert any(isinstance(one, kind) for one in found.history), kind
     assert Cause.RESET in causes(found)

@@ -65,7 +65,7 @@ ALIKE = frozenset(
         "number of delivered messages",
     }
 )
-"""Rows in which slaves answer alike, although masters don't."""
+"""Rows in which slaves give the same answer, although masters don't."""
 ROWS = [case for case in request_cases.CASES if not case.name_server]
 
 

@@ -263,10 +263,10 @@ def test_every_key_of_the_real_configuration_is_known(
 
 def test_every_row_of_the_table_is_requested() -> None:
     cases = request_cases.CASES
-    asked = {int(case.code) for case in cases if not case.name_server}
+    requests = {int(case.code) for case in cases if not case.name_server}
 
     assert len({case.name for case in cases}) == len(cases)
-    assert set(registry.handlers(Mock())) - asked == ASKED_ELSEWHERE
+    assert set(registry.handlers(Mock())) - requests == ASKED_ELSEWHERE
 
 
 @pytest.mark.parametrize("case", request_cases.CASES, ids=lambda case: case.name)

@@ -229,7 +229,7 @@ def test_ten_thousand_expressions_mean_the_same_as_in_rocketmq(
     ):
         assert text != other
         assert our_results(text) == theirs, text
-    # The generated expressions are neither all rejected nor all alike.
+    # The generated expressions are neither all rejected nor all the same.
     assert accepted > EXPRESSIONS / 4
     assert len(ignored) > 100
     assert (len(renamed) > 100) is (version == "5.3.3")

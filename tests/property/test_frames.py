@@ -85,9 +85,9 @@ def test_a_decoder_interrupted_anywhere_resumes_there(
 ) -> None:
     decoder = FrameDecoder()
     decoder.feed(b"".join(one.encode() for one in sent))
-    taken = data.draw(st.integers(0, len(sent)))
+    count = data.draw(st.integers(0, len(sent)))
 
-    received = [next(decoder.commands(), None) for _ in range(taken)]
+    received = [next(decoder.commands(), None) for _ in range(count)]
     decoder.settle()
     decoder.resume()
     received += decoder.commands()

@@ -1,4 +1,4 @@
-"""Pulls far before the log's end, or no longer in memory, by both twins alike."""
+"""Pulls far before the log's end, or no longer in memory, handled the same way by both twins."""
 
 from __future__ import annotations
 

@@ -110,19 +110,19 @@ async def test_waiting_pulls_end_the_same(keys: dict[str, object], rng: random.R
 
 @pytest.mark.parametrize("rounds_a_push", [1, 50])
 @pytest.mark.parametrize(
-    "wanted",
+    "options",
     [
         {"stages": PULL_STAGES},
         {"stages": PULL_STAGES, "sample": 3},
         {"stages": ["acknowledged", "filtered"], "group": pull_frames.SUBSCRIBED, "topic": "O*"},
     ],
-    ids=lambda wanted: ",".join(wanted),
+    ids=lambda options: ",".join(options),
 )
 async def test_a_watch_gets_the_same_for_pulls(
-    wanted: dict[str, Any], rounds_a_push: int, rng: random.Random
+    options: dict[str, Any], rounds_a_push: int, rng: random.Random
 ) -> None:
     async with Pair(configuration()) as pair:
-        told = [told_to("watcher", twin, **wanted) for twin in (pair.native, pair.python)]
+        reports = [told_to("watcher", twin, **options) for twin in (pair.native, pair.python)]
         for number in range(ROUNDS * FRAMES_A_ROUND // 4):
             stream = b"".join(
                 pull_frames.any_request(rng, TOPICS, number * 4 + each) for each in range(4)
@@ -135,11 +135,11 @@ async def test_a_watch_gets_the_same_for_pulls(
             if number % rounds_a_push == 0:
                 for twin in (pair.native, pair.python):
                     twin.parts.tracer.push_all()
-                assert told[0] == told[1]
+                assert reports[0] == reports[1]
         for twin in (pair.native, pair.python):
             twin.parts.tracer.push_all()
-        assert told[0] == told[1]
-        assert {event["stage"] for event in told[0]} == set(wanted["stages"])
+        assert reports[0] == reports[1]
+        assert {event["stage"] for event in reports[0]} == set(options["stages"])
         native, python = pair.native.seen(), pair.python.seen()
         # For a watched put, Python stores the times of its steps.
         for name in native.keys() - DISKS - {"state"}:
@@ -148,7 +148,7 @@ async def test_a_watch_gets_the_same_for_pulls(
 
 @pytest.mark.parametrize("rounds_a_push", [1, 50])
 @pytest.mark.parametrize(
-    ("wanted", "slaves"),
+    ("options", "slaves"),
     [
         ({"sample": 2}, 0),
         ({"sample": 2}, 1),
@@ -157,14 +157,14 @@ async def test_a_watch_gets_the_same_for_pulls(
     ids=["sample, no slave", "sample", "sample,stages,topic"],
 )
 async def test_a_sampled_watch_gets_the_same_for_sends_and_later_stages(
-    wanted: dict[str, Any],
+    options: dict[str, Any],
     slaves: int,
     rounds_a_push: int,
     rng: random.Random,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Pair(configuration()) as pair:
-        told = [told_to("watcher", twin, **wanted) for twin in (pair.native, pair.python)]
+        reports = [told_to("watcher", twin, **options) for twin in (pair.native, pair.python)]
         for twin in (pair.native, pair.python):
             followed = twin.parts.tracer.watched_messages
             if slaves:
@@ -191,36 +191,36 @@ async def test_a_sampled_watch_gets_the_same_for_sends_and_later_stages(
             for twin in (pair.native, pair.python):
                 twin.parts.tracer.push_all()
             # Within one turn the twins report in different orders.
-            assert_same_events(*told)
-        stages = {event["stage"] for event in told[0]}
+            assert_same_events(*reports)
+        stages = {event["stage"] for event in reports[0]}
         assert stages >= {"stored", "flushed"}
         assert ("replicated" in stages) == bool(slaves)
 
 
 async def test_noted_events_are_reported_before_pythons_own() -> None:
     async with Pair(configuration()) as pair:
-        told = [told_to("watcher", twin, sample=2) for twin in (pair.native, pair.python)]
+        reports = [told_to("watcher", twin, sample=2) for twin in (pair.native, pair.python)]
         fields = send_frames.fields_of(TOPICS[0], 0, f"UNIQ_KEY\x01{sampled_keys(9)[0]}")
         await pair.feed(send_frames.send(fields, b"body", 1))
         for twin in (pair.native, pair.python):
             twin.parts.tracer.emit("expired", TOPICS[0], 0, 0, {"UNIQ_KEY": sampled_keys(9)[0]})
             twin.parts.tracer.push_all()
-        assert [event["stage"] for event in told[0]] == ["stored", "expired"]
-        assert told[0] == told[1]
+        assert [event["stage"] for event in reports[0]] == ["stored", "expired"]
+        assert reports[0] == reports[1]
 
 
 async def test_a_former_watcher_receives_the_events_noted_until_then() -> None:
     async with Pair(configuration()) as pair:
         native = pair.native.parts.tracer
-        told, others = (told_to(name, pair.native, sample=2) for name in ("a", "b"))
+        report, others = (told_to(name, pair.native, sample=2) for name in ("a", "b"))
         keys = sampled_keys(400)
         for number, key in enumerate(keys):
             fields = send_frames.fields_of(TOPICS[0], 0, f"UNIQ_KEY\x01{key}")
             await pair.feed(send_frames.send(fields, b"body", number))
-        assert told == others == []
+        assert report == others == []
         native.watch("a", TraceWatch(topic="other"), Watcher(lambda _: True))
         native.push_all()
-        assert [event["uniqKey"] for event in told] == keys
+        assert [event["uniqKey"] for event in report] == keys
         assert [event["uniqKey"] for event in others] == keys
 
 
@@ -228,13 +228,13 @@ async def test_a_failed_notification_is_logged_and_undoes_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Pair(configuration()) as pair:
-        told = told_to("watcher", pair.native, sample=2)
+        report = told_to("watcher", pair.native, sample=2)
         followed = pair.native.parts.tracer.watched_messages
         followed.replicated("10.0.0.9:1", 0, 0.0)
         # Python handles the first one of a queue.
         fields = send_frames.fields_of(TOPICS[0], 0, "UNIQ_KEY\x01plain")
         await pair.feed(send_frames.send(fields, b"body", 98))
-        told.clear()
+        report.clear()
         with monkeypatch.context() as patch:
             patch.setattr(followed, "stored", lambda _: 1 / 0)
             for number, key in enumerate(sampled_keys(9)):
@@ -243,7 +243,7 @@ async def test_a_failed_notification_is_logged_and_undoes_nothing(
             pair.native.parts.tracer.push_all()
         assert f"trace events lost count={len(sampled_keys(9))}" in caplog.text
         # Only the steps after a put weren't possible.
-        assert [event["uniqKey"] for event in told] == sampled_keys(9)
+        assert [event["uniqKey"] for event in report] == sampled_keys(9)
 
 
 async def test_deliveries_beyond_the_limit_drop_the_oldest() -> None:
@@ -335,7 +335,7 @@ async def test_a_flush_of_topics_with_and_without_filters_is_reported_in_log_ord
     async with Pair(configuration()) as pair:
         twin = pair.native
         tracer = twin.parts.tracer
-        told = told_to("all", twin, sample=2, stages=["flushed"])
+        report = told_to("all", twin, sample=2, stages=["flushed"])
         flushed = tracer.watched_messages.flushed
         monkeypatch.setattr(tracer.watched_messages, "flushed", lambda *_: None)
         topics = [TOPICS[0 if number % 3 else 2] for number in range(40)]
@@ -349,9 +349,9 @@ async def test_a_flush_of_topics_with_and_without_filters_is_reported_in_log_ord
         tracer.push_all()
 
         sampled = sampled_keys(40)
-        assert [event["uniqKey"] for event in told] == sampled
-        assert [event["topic"] for event in told] == [topics[int(key[1:])] for key in sampled]
-        assert len({event["topic"] for event in told}) == 2
+        assert [event["uniqKey"] for event in report] == sampled
+        assert [event["topic"] for event in report] == [topics[int(key[1:])] for key in sampled]
+        assert len({event["topic"] for event in report}) == 2
 
 
 async def test_the_turns_reports_are_matched_against_filters_of_later_watchers(
@@ -366,15 +366,15 @@ async def test_the_turns_reports_are_matched_against_filters_of_later_watchers(
         for number in range(20):
             text = f"UNIQ_KEY\x01K{number}\x02colour\x01{'red' if number % 4 else 'blue'}"
             await pair.feed(send_frames.send(send_frames.fields_of("Orders", 0, text), b"body", 1))
-        told = told_to("later", twin, properties={"colour": "blue"}, stages=["flushed"])
+        report = told_to("later", twin, properties={"colour": "blue"}, stages=["flushed"])
         flushed(twin.parts.store.files.log.max_offset, twin.clock.monotonic(), 20)
         await settled()
         tracer.push_all()
 
-        assert [event["uniqKey"] for event in told] == [
+        assert [event["uniqKey"] for event in report] == [
             key for key in sampled_keys(20) if int(key[1:]) % 4 == 0
         ]
-        assert all(event["together"] == 20 and "steps" not in event for event in told)
+        assert all(event["together"] == 20 and "steps" not in event for event in report)
 
 
 async def test_a_watchs_unnumbered_events_are_limited_even_without_pushes() -> None:
@@ -391,16 +391,16 @@ async def test_a_watchs_unnumbered_events_are_limited_even_without_pushes() -> N
         assert FRESH_MAX // 2 < stored < FRESH_MAX
 
 
-def told_to(name: str, twin: Twin, **wanted: Any) -> list[dict[str, Any]]:
+def told_to(name: str, twin: Twin, **options: Any) -> list[dict[str, Any]]:
     """Watch a twin; return the list that receives its pushes."""
-    told: list[dict[str, Any]] = []
+    reports: list[dict[str, Any]] = []
 
     def take(body: bytes) -> bool:
-        told.extend(json.loads(body)["events"])
+        reports.extend(json.loads(body)["events"])
         return True
 
-    twin.parts.tracer.watch(name, TraceWatch(**wanted), Watcher(take))
-    return told
+    twin.parts.tracer.watch(name, TraceWatch(**options), Watcher(take))
+    return reports
 
 
 def sampled_keys(count: int) -> list[str]:
@@ -408,17 +408,17 @@ def sampled_keys(count: int) -> list[str]:
     return [f"K{number}" for number in range(count) if crc32(b"K%d" % number) % 2 == 0]
 
 
-def assert_same_events(*told: list[dict[str, Any]]) -> None:
+def assert_same_events(*report: list[dict[str, Any]]) -> None:
     """Compare everything except the numbers, which must go up to the count."""
     native, python = (
         sorted(
             ({name: value for name, value in event.items() if name != "seq"} for event in events),
             key=lambda event: json.dumps(event, sort_keys=True),
         )
-        for events in told
+        for events in report
     )
     assert native == python
-    for events in told:
+    for events in report:
         assert [int(event["seq"]) for event in events] == list(range(1, len(events) + 1))
 
 
@@ -501,6 +501,6 @@ async def test_fuzzed_frames_leave_the_same(rng: random.Random) -> None:
 async def test_many_mutated_frames_give_the_same_result_in_the_turn_and_in_python(
     rng: random.Random,
 ) -> None:
-    taken = await native.fuzz(rng, BULK_FRAMES)
+    count = await native.fuzz(rng, BULK_FRAMES)
 
-    assert taken > BULK_FRAMES // 20
+    assert count > BULK_FRAMES // 20

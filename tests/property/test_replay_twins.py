@@ -1,4 +1,4 @@
-"""Python and compiled code dispatch a slave's log alike, whatever arrives."""
+"""Python and compiled code dispatch a slave's log the same way, whatever arrives."""
 
 from __future__ import annotations
 

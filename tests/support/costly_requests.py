@@ -178,7 +178,7 @@ def heartbeats(_: Scene) -> Costly:
     frames = []
     expression = "abcdefghij > 1234567890 AND b=1"
     for beat in range(3):
-        wanted = [
+        target = [
             {
                 "topic": f"T{number}",
                 "subString": expression[: 31 - len(str(beat))] + str(beat),
@@ -193,7 +193,7 @@ def heartbeats(_: Scene) -> Costly:
             "consumerDataSet": [
                 {
                     "groupName": f"g{number}",
-                    "subscriptionDataSet": wanted[2 * number : 2 * number + 2],
+                    "subscriptionDataSet": target[2 * number : 2 * number + 2],
                 }
                 for number in range(500)
             ],

@@ -82,12 +82,12 @@ def unpacked() -> Path:
     if home.is_dir():
         return home
     CACHE.mkdir(exist_ok=True)
-    wanted = CACHE / f"{SPARK}.txt"
-    wanted.write_text(f"{SPARK.replace('-', '==')} --hash=sha256:{SPARK_HASH}\n")
+    target = CACHE / f"{SPARK}.txt"
+    target.write_text(f"{SPARK.replace('-', '==')} --hash=sha256:{SPARK_HASH}\n")
     subprocess.run(
         [
             *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"),
-            *("--no-build-isolation", "--dest", str(CACHE), "--requirement", str(wanted)),
+            *("--no-build-isolation", "--dest", str(CACHE), "--requirement", str(target)),
         ],
         timeout=DOWNLOAD_SECONDS,
         check=True,

@@ -178,12 +178,12 @@ class FaultyStorage:
 
     def take(self, inode: Inode, offset: int, length: int) -> None:
         pages = self._allocated.setdefault(id(inode), set())
-        wanted = set(range(offset // PAGE, -(-(offset + length) // PAGE))) - pages
-        if len(wanted) * PAGE > self.free_bytes:
+        target = set(range(offset // PAGE, -(-(offset + length) // PAGE))) - pages
+        if len(target) * PAGE > self.free_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        pages |= wanted
-        self.free_bytes -= len(wanted) * PAGE
-        self.used_bytes += len(wanted) * PAGE
+        pages |= target
+        self.free_bytes -= len(target) * PAGE
+        self.used_bytes += len(target) * PAGE
 
     def crash(self) -> FaultyStorage:
         """Return the files after a kill now: everything written, durable or not."""

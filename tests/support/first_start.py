@@ -1,4 +1,4 @@
-"""The tables of a broker that nobody has used yet."""
+"""The tables of a new broker, before its first use."""
 
 from __future__ import annotations
 

@@ -155,5 +155,5 @@ class Slave:
     @property
     def asked(self) -> list[int]:
         """Return the request codes that the master received since the previous call."""
-        asked, self.master.asked = self.master.asked, []
-        return [code for _, code in asked]
+        requests, self.master.asked = self.master.asked, []
+        return [code for _, code in requests]

@@ -123,12 +123,12 @@ class Recorder:
             writer.close()
             return
         # The broker's requests on this connection, by opaque.
-        asked: dict[int, int] = {}
+        requests: dict[int, int] = {}
         client = self.client
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._copy(reader, from_broker, client, to, asked))
-                group.create_task(self._copy(to_broker, writer, "", to, asked))
+                group.create_task(self._copy(reader, from_broker, client, to, requests))
+                group.create_task(self._copy(to_broker, writer, "", to, requests))
         except* (ConnectionError, OSError):
             pass
         finally:
@@ -141,7 +141,7 @@ class Recorder:
         writer: asyncio.StreamWriter,
         client: str,
         to: str,
-        asked: dict[int, int],
+        codes: dict[int, int],
     ) -> None:
         """Copy one direction: the broker's if there is no client."""
         buffer: bytearray | None = bytearray()
@@ -154,19 +154,19 @@ class Recorder:
             buffer += piece
             for frame in frames_of(buffer):
                 if client:
-                    self.keep(client, to, frame, asked)
+                    self.keep(client, to, frame, codes)
                 else:
                     head = Head(frame)
                     if not head.is_answer:
-                        asked[head.opaque] = head.code
+                        codes[head.opaque] = head.code
         with contextlib.suppress(OSError):
             writer.write_eof()
 
-    def keep(self, client: str, to: str, frame: bytes, asked: dict[int, int]) -> None:
+    def keep(self, client: str, to: str, frame: bytes, codes: dict[int, int]) -> None:
         """Keep a frame if it's the first of its form."""
         head = Head(frame)
         if len(frame) > FRAME_BYTES_KEPT:
             return
-        answers = asked.get(head.opaque) if head.is_answer else None
+        answers = codes.get(head.opaque) if head.is_answer else None
         recorded = Recorded(client, to, head.code, answers, None, frame)
         self.kept.setdefault((client, to, answers, *head.form), recorded)

@@ -122,8 +122,8 @@ def fill_filters(broker: Broker) -> None:
     filters = broker.storage.filters
     for number in range(LIMITS.consumer_filter_nums_max):
         expression = f"region = 'eu' AND price > {number}"
-        wanted = build_subscription(topic_name(number), expression, 1, "SQL92")
-        filters.register(group_name(number), [wanted])
+        target = build_subscription(topic_name(number), expression, 1, "SQL92")
+        filters.register(group_name(number), [target])
 
 
 def fill_locks(broker: Broker) -> None:

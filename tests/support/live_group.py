@@ -118,13 +118,13 @@ def _of_a_live_group(
     ]
     facts["members of a group"] = f"1, {', '.join(known)}"
 
-    asked = {"consumerGroup": group, "clientId": client_id}
+    fields = {"consumerGroup": group, "clientId": client_id}
     for step, jstack in (("running info", "false"), ("running info with stacks", "true")):
         answer = _forwarded_answer(
-            client, GET_CONSUMER_RUNNING_INFO, {**asked, "jstackEnable": jstack}
+            client, GET_CONSUMER_RUNNING_INFO, {**fields, "jstackEnable": jstack}
         )
         facts[step] = _running_info(answer, topic)
-    direct = {**asked, "msgId": msg_id, "brokerName": "broker-a"}
+    direct = {**fields, "msgId": msg_id, "brokerName": "broker-a"}
     answer = _forwarded_answer(client, CONSUME_MESSAGE_DIRECTLY, direct)
     result = _value(answer.body.decode(), "consumeResult")
     until(lambda: len(follower.keys) > MESSAGES, "the message itself", seconds=SECONDS)

@@ -52,23 +52,23 @@ class Provider:
 
     def authorized(self, address: str) -> str:
         """Return the redirect of the authorization request once the user agreed."""
-        asked = dict(parse_qsl(urlsplit(address).query))
-        assert asked["response_type"] == "code"
-        assert asked["client_id"] == CLIENT_ID
-        assert asked["code_challenge_method"] == "S256"
+        request = dict(parse_qsl(urlsplit(address).query))
+        assert request["response_type"] == "code"
+        assert request["client_id"] == CLIENT_ID
+        assert request["code_challenge_method"] == "S256"
         code = secrets.token_urlsafe(8)
-        self._codes[code] = asked
-        return f"{asked['redirect_uri']}?{urlencode({'code': code, 'state': asked['state']})}"
+        self._codes[code] = request
+        return f"{request['redirect_uri']}?{urlencode({'code': code, 'state': request['state']})}"
 
     def exchanged(self, form: dict[str, str], authorization: str) -> dict[str, Any] | None:
         """Return the tokens for a code, once, or None if anything is wrong."""
-        asked = self._codes.pop(form.get("code", ""), None)
+        answer = self._codes.pop(form.get("code", ""), None)
         basic = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
-        if asked is None or authorization != f"Basic {basic}":
+        if answer is None or authorization != f"Basic {basic}":
             return None
         digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-        if challenge != asked["code_challenge"] or form["redirect_uri"] != asked["redirect_uri"]:
+        if challenge != answer["code_challenge"] or form["redirect_uri"] != answer["redirect_uri"]:
             return None
         now = now_ms() // 1_000
         claims = {
@@ -76,7 +76,7 @@ class Provider:
             "aud": CLIENT_ID,
             "exp": now + 300,
             "iat": now,
-            "nonce": asked["nonce"],
+            "nonce": answer["nonce"],
         } | self.person
         self.bend(claims)
         token = jwt.encode(

@@ -66,8 +66,8 @@ def make() -> dict[str, int | str]:
 
 
 def _run(spark: WarmSpark, lake: Path, name: str, **parameters: int | str) -> int:
-    asked = {"hours": HOURS, "compare": 1, **parameters}
-    out = lake.parent / f"out-{len(asked)}-{name}"
+    fields = {"hours": HOURS, "compare": 1, **parameters}
+    out = lake.parent / f"out-{len(fields)}-{name}"
     to_ms = (HOUR + HOURS) * HOUR_MS
     request = Request(
         REPORTS[name],
@@ -75,7 +75,7 @@ def _run(spark: WarmSpark, lake: Path, name: str, **parameters: int | str) -> in
         out=out,
         from_ms=to_ms - HOURS * HOUR_MS,
         to_ms=to_ms,
-        parameters=asked,
+        parameters=fields,
         lake=str(lake),
     )
     Making(request, ProgressLines(io.StringIO()), spark.engine).execute()
@@ -84,7 +84,7 @@ def _run(spark: WarmSpark, lake: Path, name: str, **parameters: int | str) -> in
     run = ReportRun.objects.create(
         report=name,
         requested_by=get_user_model().objects.filter(is_staff=True).first(),
-        parameters=asked,
+        parameters=fields,
         state=RunState.DONE,
         started_at=began,
         finished_at=began + timedelta(seconds=1),

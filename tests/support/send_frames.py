@@ -98,8 +98,8 @@ def binary_header(
     for name, value in entries:
         for text, size in ((name.encode(), ">h"), (value.encode(), ">i")):
             packed += struct.pack(size, len(text)) + text
-    said = remark.encode()
-    head = struct.pack(">hBhiii", code, language, 407, opaque, flag, len(said)) + said
+    message = remark.encode()
+    head = struct.pack(">hBhiii", code, language, 407, opaque, flag, len(message)) + message
     return head + struct.pack(">i", len(packed)) + packed + behind
 
 

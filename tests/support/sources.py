@@ -67,8 +67,8 @@ def native_sources() -> tuple[Source, ...]:
 def source_of_module(name: str) -> Source | None:
     """Return the file of one of our modules, such as `broker_core.store.flush`."""
     path = name.replace(".", "/")
-    wanted = {f"{path}.py", f"{path}/__init__.py"}
-    return next((source for source in python_sources() if source.path in wanted), None)
+    target = {f"{path}.py", f"{path}/__init__.py"}
+    return next((source for source in python_sources() if source.path in target), None)
 
 
 def templates() -> Iterator[tuple[str, list[str]]]:

@@ -30,7 +30,7 @@ TRIES = 4
 SLOW = ("accepted work within", "didn't report within")
 
 
-def retry_slow_workers(run: Callable[[], Ended], said: Callable[[Ended], str]) -> Ended:
+def retry_slow_workers(run: Callable[[], Ended], text: Callable[[Ended], str]) -> Ended:
     """Return the first outcome in a few attempts that isn't a slow-worker message.
 
     The workers stay as they are between attempts, only warmer. Other tests cover the 30 s limit and
@@ -38,7 +38,7 @@ def retry_slow_workers(run: Callable[[], Ended], said: Callable[[Ended], str]) -
     """
     for _ in range(TRIES - 1):
         ended = run()
-        if not any(sign in said(ended) for sign in SLOW):
+        if not any(sign in text(ended) for sign in SLOW):
             return ended
     return run()
 

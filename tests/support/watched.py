@@ -36,8 +36,8 @@ class Watched:
     def events(self) -> list[dict[str, Any]]:
         return [event for batch in self.batches for event in batch["events"]]
 
-    async def begin(self, **wanted: Any) -> None:
-        answer = await self.client.ask(RequestCode.TRACE_WATCH, json.dumps(wanted).encode())
+    async def begin(self, **options: Any) -> None:
+        answer = await self.client.ask(RequestCode.TRACE_WATCH, json.dumps(options).encode())
         assert answer.code == ResponseCode.SUCCESS
         self.watch_id = answer.ext_fields["watchId"]
         self.is_resumed = answer.ext_fields["resumed"] == "true"
@@ -48,16 +48,16 @@ class Watched:
             handlers={RequestCode.TRACE_EVENTS: self._take}, signer=credentials
         )
 
-    async def recorded(self, **wanted: Any) -> list[dict[str, Any]]:
+    async def recorded(self, **options: Any) -> list[dict[str, Any]]:
         """Query the recorder; return its events."""
-        answer = await self.client.ask(RequestCode.TRACE_RECORDED, json.dumps(wanted).encode())
+        answer = await self.client.ask(RequestCode.TRACE_RECORDED, json.dumps(options).encode())
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         events: list[dict[str, Any]] = json_body(answer)["events"]
         return events
 
-    async def level(self, **wanted: Any) -> dict[str, Any]:
+    async def level(self, **options: Any) -> dict[str, Any]:
         """Set the level, if given; return the level in force."""
-        answer = await self.client.ask(RequestCode.TRACE_LEVEL, json.dumps(wanted).encode())
+        answer = await self.client.ask(RequestCode.TRACE_LEVEL, json.dumps(options).encode())
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         found: dict[str, Any] = json_body(answer)
         return found

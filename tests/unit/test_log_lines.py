@@ -113,12 +113,12 @@ def test_a_log_record_is_one_json_object_per_line_whatever_a_peer_sends() -> Non
 
     assert line.isprintable()
     assert line.isascii()
-    said = json.loads(line)
-    assert list(said)[:2] == ["time", "level"]
-    assert (said["level"], said["logger"]) == ("WARNING", "b")
-    assert said["message"] == f"group=x\n{FORGED}\u202e"
-    assert said["error"].endswith("ValueError: broken\nhere")
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", said["time"])
+    document = json.loads(line)
+    assert list(document)[:2] == ["time", "level"]
+    assert (document["level"], document["logger"]) == ("WARNING", "b")
+    assert document["message"] == f"group=x\n{FORGED}\u202e"
+    assert document["error"].endswith("ValueError: broken\nhere")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", document["time"])
 
 
 @pytest.mark.parametrize("environment", [{}, {"TREBUCHET_LOG_FORMAT": "lines"}])

@@ -152,15 +152,15 @@ async def test_a_number_once_read_does_not_change(twin: Twin) -> None:
 async def test_a_queues_end_is_one_number_until_it_is_leased(twin: Twin) -> None:
     await twin.feed(a_send() * 300)
     queue = twin.parts.store.files.queues.table[TOPIC][0]
-    taken = []
+    values = []
     for _ in range(3):
         assert await served(twin, a_send() * 2) == 2
         assert queue.next_offset is queue.max_offset
-        taken.append(queue.max_offset)
+        values.append(queue.max_offset)
         # The next one has no owner.
         assert await served(twin, a_send()) == 1
 
-    assert taken == [302, 305, 308]
+    assert values == [302, 305, 308]
     assert (queue.next_offset, queue.max_offset) == (309, 309)
 
 
@@ -194,8 +194,8 @@ async def test_a_turn_keeps_no_reference_to_its_destination(
     sends = a_send() + send_frames.send(waited_for, b"x", 1)
     frames = sends + send_frames.send(batch, item * 3, 1, code=320) + half
     if is_watched:
-        wanted = TraceWatch(topic=TOPIC, sample=2)
-        twin.parts.tracer.watch("c", wanted, Watcher(lambda _: True))
+        target = TraceWatch(topic=TOPIC, sample=2)
+        twin.parts.tracer.watch("c", target, Watcher(lambda _: True))
     await twin.feed(frames * 2)
     table = twin.parts.store.files.queues.table
     held = [
@@ -425,16 +425,16 @@ async def test_a_watch_reads_producer_groups_of_any_script(twin: Twin, client: s
 @compiled
 async def test_a_replaced_handler_is_called_for_overload_too(twin: Twin) -> None:
     await twin.feed(a_send())
-    asked = []
+    requests = []
 
     def refuse(request: Any, _: object) -> None:
-        asked.append(request.code)
+        requests.append(request.code)
 
     twin.wire.dispatcher.override({310: refuse})
     assert await served(twin, a_send() * 2) == 0
     twin.wire.dispatcher.override({})
 
-    assert asked == [310, 310]
+    assert requests == [310, 310]
     assert await served(twin, a_send() * 2) == 2
 
 
@@ -514,12 +514,12 @@ async def test_no_more_calls_wait_than_a_connection_may_have_in_flight(twin: Twi
 @compiled
 async def test_the_compiled_turn_notifies_watchers_of_the_logs_growth(twin: Twin) -> None:
     await twin.feed(a_send())
-    log, told = twin.parts.store.files.log, list[int]()
-    log.on_growth = lambda: told.append(log.max_offset)
+    log, reports = twin.parts.store.files.log, list[int]()
+    log.on_growth = lambda: reports.append(log.max_offset)
     log.watch_growth()
 
     assert await served(twin, a_send() * 3) == 3
-    assert len(told) == 1
+    assert len(reports) == 1
 
 
 @compiled

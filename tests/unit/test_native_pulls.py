@@ -193,7 +193,7 @@ async def test_limits_of_pulls_permissions_and_watchers_apply_immediately(twin: 
     assert b"pulling message is forbidden" in twin.transport.written
 
 
-def a_watch(twin: Twin, **wanted: Any) -> list[dict[str, Any]]:
+def a_watch(twin: Twin, **options: Any) -> list[dict[str, Any]]:
     """Start a watch; return the list that receives its events at once."""
     events: list[dict[str, Any]] = []
 
@@ -201,7 +201,7 @@ def a_watch(twin: Twin, **wanted: Any) -> list[dict[str, Any]]:
         events.extend(json.loads(body)["events"])
         return True
 
-    twin.parts.tracer.watch("c", TraceWatch(**wanted), Watcher(take))
+    twin.parts.tracer.watch("c", TraceWatch(**options), Watcher(take))
     return events
 
 
@@ -237,12 +237,12 @@ async def test_each_sampled_message_is_reported_at_all_stages_and_no_pull_is_lef
     pulls = [a_pull(offset, flags=1, commit=offset, most=25) for offset in (0, 25, 50, 75, 80)]
     assert await served(twin, b"".join(pulls)) == 5
 
-    told = pushed(twin, events)
-    wanted = [key for key, _ in before + after if is_in(5, key)]
-    assert sorted(told) == sorted(
-        (stage, key) for stage in ("delivered", "acknowledged") for key in wanted
+    report = pushed(twin, events)
+    expected = [key for key, _ in before + after if is_in(5, key)]
+    assert sorted(report) == sorted(
+        (stage, key) for stage in ("delivered", "acknowledged") for key in expected
     )
-    assert 5 < len(wanted) < 40
+    assert 5 < len(expected) < 40
 
 
 @compiled
@@ -258,14 +258,14 @@ async def test_a_sample_of_more_messages_than_the_turn_notes_misses_none(twin: T
         await twin.feed(a_pull(offset, most=30))
         found += pushed(twin, events)
 
-    told = [key for _, key in found if key != "python"]
-    assert told == [key for key, _ in sends if is_in(2, key)]
+    reports = [key for _, key in found if key != "python"]
+    assert reports == [key for key, _ in sends if is_in(2, key)]
     assert twin.transport.written.count(b"nextBeginOffset") > 1_200 // 30
 
 
 @compiled
 @pytest.mark.parametrize(
-    "wanted",
+    "options",
     [
         {"topic": "Other"},
         {"topic": "Oth*", "sample": 10},
@@ -276,11 +276,11 @@ async def test_a_sample_of_more_messages_than_the_turn_notes_misses_none(twin: T
     ],
 )
 async def test_a_watch_that_no_pull_can_match_gets_nothing_and_costs_no_event(
-    twin: Twin, wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    twin: Twin, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await twin.feed(a_send(properties="UNIQ_KEY\x01A\x02") * 9)
     await served(twin, a_pull(flags=1, commit=0))
-    events = a_watch(twin, **wanted)
+    events = a_watch(twin, **options)
     monkeypatch.setattr(twin.parts.tracer, "emit", None)
 
     assert await served(twin, a_pull(0) + a_pull(2, flags=1, commit=2)) == 2
@@ -353,16 +353,16 @@ async def test_the_recorders_spans_continue_whatever_code_serves_the_pulls(twin:
 @compiled
 async def test_any_replacement_of_the_pull_handler_is_used(twin: Twin) -> None:
     await twin.feed(a_send())
-    asked = []
+    requests = []
 
     def refuse(request: Any, _: object) -> None:
-        asked.append(request.code)
+        requests.append(request.code)
 
     twin.wire.dispatcher.override({11: refuse})
     assert await served(twin, a_pull()) == 0
     twin.wire.dispatcher.override({})
 
-    assert asked == [11]
+    assert requests == [11]
     assert await served(twin, a_pull()) == 1
 
 

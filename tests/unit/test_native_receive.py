@@ -126,9 +126,9 @@ async def test_the_transport_gets_the_rest_of_a_pull_that_a_socket_rejects(
 
     twin.receive(a_pull())
 
-    taken = transport.received()[filled:]
-    assert 0 < len(taken) < len(pulled)
-    assert taken + transport.written == pulled
+    received = transport.received()[filled:]
+    assert 0 < len(received) < len(pulled)
+    assert received + transport.written == pulled
 
 
 async def test_the_transport_gets_the_data_that_a_full_socket_rejects(
@@ -156,10 +156,10 @@ async def test_the_transport_gets_the_rest_of_many_answers_that_a_socket_rejects
 
     twin.receive(b"".join(a_send(number) for number in range(count)))
 
-    taken = transport.received()
-    assert taken
+    received = transport.received()
+    assert received
     assert transport.written
-    answers = send_frames.frames_in(taken + bytes(transport.written))
+    answers = send_frames.frames_in(received + bytes(transport.written))
     assert [b'"opaque":%d,' % number in each for number, each in enumerate(answers)] == (
         [True] * count
     )
@@ -215,10 +215,10 @@ async def test_the_transport_gets_the_rest_of_a_waiting_pull_that_a_socket_rejec
 
     await settled()
 
-    taken = transport.received()[filled:]
-    (answer,) = send_frames.frames_in(taken + bytes(transport.written))
+    received = transport.received()[filled:]
+    (answer,) = send_frames.frames_in(received + bytes(transport.written))
     assert answer.count(BODY) == 20
-    assert 0 < len(taken) < len(answer)
+    assert 0 < len(received) < len(answer)
     assert b'"opaque":9,' in producer.received()
 
 
@@ -232,9 +232,9 @@ async def test_a_waiting_pull_is_answered_after_the_data_held_by_the_transport(
 
     await twin.feed(a_send(9))
 
-    taken = transport.received()
+    received = transport.received()
     assert transport.written.startswith(held_back)
-    assert (BODY in taken, BODY in transport.written) == (not held_back, bool(held_back))
+    assert (BODY in received, BODY in transport.written) == (not held_back, bool(held_back))
 
 
 async def test_a_waiting_pull_of_an_ended_connection_is_not_answered(

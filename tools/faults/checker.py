@@ -305,13 +305,13 @@ def _redeliveries(history: History, explained: Counter[str]) -> Iterator[Finding
         given[key] = at_place[*key, place] = one
 
 
-def _is_replayed(history: History, one: Delivered, came: int) -> bool:
+def _is_replayed(history: History, one: Delivered, arrivals: int) -> bool:
     """Whether a copy is one of the replayed ones, not counting copies that already arrived."""
     replays = history.replayed.get((one.group, one.id), [])
-    return _is_uncounted_copy(one) and bisect_right(replays, one.at, key=at_of) > came
+    return _is_uncounted_copy(one) and bisect_right(replays, one.at, key=at_of) > arrivals
 
 
-def _is_resent(history: History, one: Delivered, came: int) -> bool:
+def _is_resent(history: History, one: Delivered, arrivals: int) -> bool:
     """Whether a copy was sent by its client, not counting copies that already arrived.
 
     When the broker doesn't accept a returned message, RocketMQ's client sends it to the group's
@@ -322,7 +322,7 @@ def _is_resent(history: History, one: Delivered, came: int) -> bool:
         return False
     backs = history.gave_back.get((one.group, one.id), [])
     before = backs[: bisect_right(backs, one.at, key=at_of)]
-    return sum(each.status is Status.MAYBE for each in before) > came
+    return sum(each.status is Status.MAYBE for each in before) > arrivals
 
 
 def _is_uncounted_copy(one: Delivered) -> bool:

@@ -122,9 +122,9 @@ def _retries(history: History) -> Iterator[Finding]:
         last[key] = one
     for (group, message_id), backs in history.gave_back.items():
         back = backs[-1]
-        came = last.get((group, message_id))
+        delivery = last.get((group, message_id))
         is_due = back.status is Status.OK and not back.is_dead
-        if is_due and (came is None or came.at <= back.at):
+        if is_due and (delivery is None or delivery.at <= back.at):
             yield Finding("I17", f"{message_id} was returned by {group} but never redelivered")
 
 

@@ -46,7 +46,7 @@ OFFSET_MAX = (1 << 63) - 1
 
 
 def records(data: bytes) -> None:
-    """Every reader accepts or rejects a record alike; it's written as it was read."""
+    """Every reader accepts or rejects a record the same way; it's rewritten unchanged."""
     view = memoryview(data)
     try:
         head = record.examine(view, 0, len(view), None, check_crc=True)

@@ -249,11 +249,11 @@ def _count(counts: dict[str, int], name: str) -> str:
 def _recovered(runs: Sequence[FaultRun]) -> str:
     """Return the slowest of several runs: median, then p99 or the longest."""
     words: list[str] = []
-    for name, said in (("p50", ""), ("p99", ""), ("max", " at most")):
+    for name, text in (("p50", ""), ("p99", ""), ("max", " at most")):
         values = [getattr(run, f"recovered_{name}_s") for run in runs]
         known = [value for value in values if value is not None]
         if known and len(words) < 2:
-            words.append(f"{max(known):.2f} s{said}")
+            words.append(f"{max(known):.2f} s{text}")
     return ", ".join(words) or "-"
 
 

@@ -50,10 +50,10 @@ class Lake:
         self.ingest = Ingest(self.place, self.source, batch_bytes=batch_bytes)
 
     def take_all(self) -> list[Batch]:
-        taken = []
+        batches = []
         while (batch := self.ingest.batch()) is not None:
-            taken.append(batch)
-        return taken
+            batches.append(batch)
+        return batches
 
     def take_samples(self, folder: Path) -> None:
         """Ingest all hours that a collector has written into a folder."""

@@ -74,10 +74,10 @@ def test_verify_exits_with_1_if_lake_and_log_differ(
 
     code = main(["verify"], environment)
 
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert code == 1
-    assert "20 messages aren't in the lake: offsets 0, " in said
-    assert "manage.py lake rebuild --broker broker-a --yes" in said
+    assert "20 messages aren't in the lake: offsets 0, " in output
+    assert "manage.py lake rebuild --broker broker-a --yes" in output
 
 
 @pytest.mark.parametrize(
@@ -103,10 +103,10 @@ def test_a_rejection_is_reported_in_one_sentence(
 ) -> None:
     code = main(arguments, environment | changed)
 
-    said = capsys.readouterr().err
+    output = capsys.readouterr().err
     assert code == 1
-    assert sentence in said
-    assert len(said.strip().splitlines()) == 1
+    assert sentence in output
+    assert len(output.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize("arguments", [[], ["bogus"], ["forget"], ["status", "--bogus"]])
@@ -140,14 +140,14 @@ def test_the_process_updates_the_lake_until_it_is_stopped(
     )
     with process:
         assert process.stderr is not None
-        said = ""
-        for said in process.stderr:
-            if "ingested" in said:
+        text = ""
+        for text in process.stderr:
+            if "ingested" in text:
                 break
         process.send_signal(signal.SIGTERM)
         _, rest = process.communicate(timeout=SECONDS)
 
-    assert "rows=20" in said
+    assert "rows=20" in text
     assert process.returncode == 0
     assert "stopped" in rest
     assert Lake(tmp_path / "lake", builder.root).offsets() == put_offsets(builder)

@@ -177,9 +177,9 @@ def test_an_erased_key_is_in_no_event_and_does_not_come_back(
     rebuild(lake.place, lake.source)
     lake.take_all()
 
-    wanted = [(row[0], None if row[4] == "U1" else row[4]) for row in EACH]
-    assert kept == wanted
-    assert events_in(lake, "event, uniq_key") == wanted
+    expected = [(row[0], None if row[4] == "U1" else row[4]) for row in EACH]
+    assert kept == expected
+    assert events_in(lake, "event, uniq_key") == expected
     for path in lake.directory.rglob("bronze/events/**/*.parquet"):
         assert b"U1" not in path.read_bytes()
 

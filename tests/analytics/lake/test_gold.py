@@ -295,10 +295,12 @@ def test_verify_finds_differences_in_gold_and_a_rebuild_repairs_it(
 
     code = main(["verify"], environment)
 
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert code == 1
-    assert f"gold.traffic_minute has 0 messages on {FIRST_DAY}, but bronze.messages has 30." in said
-    assert "rebuild --gold --yes` to count 1 again" in said
+    assert (
+        f"gold.traffic_minute has 0 messages on {FIRST_DAY}, but bronze.messages has 30." in output
+    )
+    assert "rebuild --gold --yes` to count 1 again" in output
     assert main(["rebuild", "--gold", "--yes"], environment) == 0
     assert main(["verify"], environment) == 0
     assert lake.traffic() == traffic_of(builder.stored)

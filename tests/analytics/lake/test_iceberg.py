@@ -105,9 +105,9 @@ def test_iceberg_has_deltas_rows_files_and_the_logs_offset(lake: Lake) -> None:
     assert snapshot is not None
     assert snapshot.summary is not None
     assert watermark is not None
-    said = snapshot.summary.additional_properties
-    assert said["trebuchet.delta-version"] == str(delta.version())
-    assert said["trebuchet.log-offset.broker-a"] == str(watermark.offset)
+    report = snapshot.summary.additional_properties
+    assert report["trebuchet.delta-version"] == str(delta.version())
+    assert report["trebuchet.log-offset.broker-a"] == str(watermark.offset)
     # No metadata contains keys, which would reveal forgotten messages.
     names = {field.field_id: field.name for field in found.schema().fields}
     for task in found.scan().plan_files():
@@ -129,9 +129,9 @@ def test_duckdb_can_read_it(lake: Lake) -> None:
         sql.format('number, "to".city', silver),
     )
 
-    wanted = MESSAGES.dataset(lake.place).to_table().to_pylist()
+    target = MESSAGES.dataset(lake.place).to_table().to_pylist()
     assert found == sorted(
-        [row["commit_log_offset"], row["uniq_key"], str(row["day"]), "all"] for row in wanted
+        [row["commit_log_offset"], row["uniq_key"], str(row["day"]), "all"] for row in target
     )
     assert orders == [[number, "Ulm"] for number in range(24) if number % 4]
 

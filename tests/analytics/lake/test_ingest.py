@@ -44,7 +44,7 @@ def lake_of(builder: StoreBuilder, *, batch_bytes: int = 1 << 26) -> Lake:
 def test_each_message_is_in_the_lake_once_with_its_content(builder: StoreBuilder) -> None:
     properties = b"KEYS\x01k1 k2\x02UNIQ_KEY\x01FD01\x02TAGS\x01paid"
     builder.put_many(200)
-    said = builder.put("orders", queue_id=2, properties=properties, reconsume_times=3)
+    text = builder.put("orders", queue_id=2, properties=properties, reconsume_times=3)
     builder.write()
     lake = lake_of(builder)
 
@@ -55,11 +55,11 @@ def test_each_message_is_in_the_lake_once_with_its_content(builder: StoreBuilder
         *("commit_log_offset", "broker", "topic", "queue_id", "keys", "tags", "uniq_key"),
         *("properties", "store_timestamp", "reconsume_times", "store_size", "body", "day"),
     )[-1]
-    stored_at = datetime.fromtimestamp(said.store_timestamp / 1000, UTC)
+    stored_at = datetime.fromtimestamp(text.store_timestamp / 1000, UTC)
     assert last == (
-        *(said.commit_log_offset, "broker-a", "orders", 2, ["k1", "k2"], "paid", "FD01"),
+        *(text.commit_log_offset, "broker-a", "orders", 2, ["k1", "k2"], "paid", "FD01"),
         [("KEYS", "k1 k2"), ("UNIQ_KEY", "FD01"), ("TAGS", "paid")],
-        *(stored_at, 3, said.size, None, stored_at.date()),
+        *(stored_at, 3, text.size, None, stored_at.date()),
     )
 
 
@@ -79,11 +79,11 @@ def test_a_batch_starts_where_the_last_one_ended(builder: StoreBuilder) -> None:
     builder.put_many(300).write()
     lake = lake_of(builder, batch_bytes=6000)
 
-    taken = lake.take_all()
+    batches = lake.take_all()
 
-    assert len(taken) > 4
+    assert len(batches) > 4
     assert all(
-        one.commit_log_to == after.commit_log_from for one, after in itertools.pairwise(taken)
+        one.commit_log_to == after.commit_log_from for one, after in itertools.pairwise(batches)
     )
     assert lake.offsets() == put_offsets(builder)
     builder.put_many(10).write()
@@ -243,10 +243,10 @@ def test_brokers_write_their_files_at_the_same_time(builder: StoreBuilder, tmp_p
             # The files of this batch exist; another broker's whole batch arrives before the commit.
             elsewhere(lambda: Ingest(lake.place, source).batch())
 
-    taken = Ingest(lake.place, lake.source, observer=on_step).batch()
+    batches = Ingest(lake.place, lake.source, observer=on_step).batch()
 
-    assert taken is not None
-    assert taken.rows == 300
+    assert batches is not None
+    assert batches.rows == 300
     rows = lake.rows("commit_log_offset", "broker")
     assert Counter(row[1] for row in rows) == {"broker-a": 300, "broker-b": 200}
 

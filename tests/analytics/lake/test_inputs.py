@@ -160,7 +160,7 @@ def test_a_topic_and_a_time_narrow_it_and_the_previous_period_is_counted(
     running_spark: Spark, lake: Lake, builder: StoreBuilder
 ) -> None:
     middle = FROM_MS + 5 * MINUTE_MS
-    wanted = [
+    expected = [
         one
         for one in builder.stored
         if one.topic == "bills" and middle <= one.store_timestamp < middle + 3 * MINUTE_MS
@@ -181,8 +181,8 @@ def test_a_topic_and_a_time_narrow_it_and_the_previous_period_is_counted(
         ),
     )
 
-    assert result["totals"]["messages"] == str(len(wanted))
-    assert result["totals"]["bytes"] == str(sum(one.size for one in wanted))
+    assert result["totals"]["messages"] == str(len(expected))
+    assert result["totals"]["bytes"] == str(sum(one.size for one in expected))
     assert result["before"]["totals"]["messages"] == str(len(before))
     assert result["before"]["totals"]["bytes"] == str(sum(one.size for one in before))
 

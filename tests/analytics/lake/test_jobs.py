@@ -91,12 +91,12 @@ def test_a_job_that_runs_out_of_time_leaves_the_rest_to_the_next(
     builder.put_many(200).write()
     jobs = jobs_of(lake, seconds=0.0)
 
-    taken: list[Done] = []
-    while not taken or not taken[-1].is_all:
-        taken.append(jobs.ingest(lake.source))
+    batches: list[Done] = []
+    while not batches or not batches[-1].is_all:
+        batches.append(jobs.ingest(lake.source))
 
-    assert all(done.batches == 1 for done in taken)
-    assert len(taken) > 2
+    assert all(done.batches == 1 for done in batches)
+    assert len(batches) > 2
     assert lake.offsets() == put_offsets(builder)
 
 

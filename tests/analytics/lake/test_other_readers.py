@@ -89,8 +89,8 @@ def put(filled: Filled) -> list[Row]:
     for number, one in enumerate(filled.stored):
         queue_offset = queues[one.topic, number % 2] = queues.get((one.topic, number % 2), -1) + 1
         stored = datetime.fromtimestamp(one.store_timestamp / 1000, UTC)
-        said = (stored, [f"k{number}", "all"], f"U{number:03}")
-        rows.append((one.commit_log_offset, one.topic, queue_offset, *said))
+        text = (stored, [f"k{number}", "all"], f"U{number:03}")
+        rows.append((one.commit_log_offset, one.topic, queue_offset, *text))
     return rows
 
 

@@ -54,12 +54,12 @@ def test_a_rebuild_keeps_data_that_the_log_no_longer_has(builder: StoreBuilder) 
     for start in sorted(builder.files)[:2]:
         builder.path_of(start).unlink()
 
-    said = rebuilding(lake.place, lake.source)
+    text = rebuilding(lake.place, lake.source)
     done = rebuild(lake.place, lake.source)
     after = lake.offsets()
     lake.take_all()
 
-    assert said == done
+    assert text == done
     assert done.log_from == begins
     assert after == [at for at in put_offsets(builder) if at < begins]
     assert lake.offsets() == put_offsets(builder)

@@ -147,13 +147,13 @@ def test_a_condition_cannot_find_hidden_messages(lake: Path, condition: str) -> 
 )
 def test_an_error_reveals_nothing_hidden(lake: Path, tell: str) -> None:
     try:
-        said = repr(
+        text = repr(
             asked(lake, f"SELECT topic FROM bronze.messages WHERE topic = 'orders' AND {tell}")
         )
     except QueryError as error:
-        said = str(error)
+        text = str(error)
 
-    assert not any(secret in said for secret in (CARD, TOKEN, "seen"))
+    assert not any(secret in text for secret in (CARD, TOKEN, "seen"))
 
 
 def test_a_hundred_rules_take_at_most_a_hundred_steps(lake: Path) -> None:

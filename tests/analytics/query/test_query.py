@@ -83,23 +83,23 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_query_returns_json_lines_and_parquet(lake: Path, tmp_path: Path) -> None:
-    asked = Asked(
+    result = Asked(
         lake,
         tmp_path,
         "SELECT topic, count(*) AS sent FROM bronze.messages GROUP BY topic ORDER BY sent DESC;",
     )
 
-    assert asked.rows == [["orders", 20], ["bills", 10]]
-    assert [(each["name"], each["kind"]) for each in asked.last["columns"]] == [
+    assert result.rows == [["orders", 20], ["bills", 10]]
+    assert [(each["name"], each["kind"]) for each in result.last["columns"]] == [
         ("topic", "text"),
         ("sent", "integer"),
     ]
-    assert (asked.last["rows"], asked.last["cut"]) == (2, "")
-    assert pq.read_table(asked.parquet)["sent"].to_pylist() == [20, 10]
+    assert (result.last["rows"], result.last["cut"]) == (2, "")
+    assert pq.read_table(result.parquet)["sent"].to_pylist() == [20, 10]
 
 
 def test_no_value_is_changed_by_json(lake: Path, tmp_path: Path) -> None:
-    asked = Asked(
+    result = Asked(
         lake,
         tmp_path,
         "SELECT 9223372036854775807 AS a, sum(9223372036854775807) AS b, NULL AS c, "
@@ -108,7 +108,7 @@ def test_no_value_is_changed_by_json(lake: Path, tmp_path: Path) -> None:
         zone="Europe/Berlin",
     )
 
-    assert asked.rows == [
+    assert result.rows == [
         [
             9223372036854775807,
             18446744073709551614,
@@ -126,16 +126,16 @@ def test_no_value_is_changed_by_json(lake: Path, tmp_path: Path) -> None:
 def test_gold_returns_one_row_for_summable_values(
     lake: Path, tmp_path: Path, topics: list[str] | None
 ) -> None:
-    asked = Asked(
+    result = Asked(
         lake,
         tmp_path,
         "SELECT topic, messages, minute FROM gold.traffic_minute ORDER BY messages DESC",
         topics=topics,
     )
 
-    assert [row[:2] for row in asked.rows] == [["orders", 20], ["bills", 10]][: len(asked.rows)]
-    assert len(asked.rows) == (2 if topics is None else 1)
-    assert asked.last["columns"][2]["kind"] == "moment"
+    assert [row[:2] for row in result.rows] == [["orders", 20], ["bills", 10]][: len(result.rows)]
+    assert len(result.rows) == (2 if topics is None else 1)
+    assert result.last["columns"][2]["kind"] == "moment"
 
 
 def test_a_table_without_rows_can_be_queried(lake: Path, tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_duckdbs_read_functions_are_allowed(lake: Path, sql: str) -> None:
 
 
 def test_a_name_bound_by_with_is_read_where_it_is_visible(lake: Path, tmp_path: Path) -> None:
-    asked = Asked(
+    result = Asked(
         lake,
         tmp_path,
         "WITH RECURSIVE numbers AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n < 3),"
@@ -292,7 +292,7 @@ def test_a_name_bound_by_with_is_read_where_it_is_visible(lake: Path, tmp_path: 
         " SELECT sum(n), (SELECT count(*) FROM TWICE) FROM twice",
     )
 
-    assert asked.rows == [[12, 3]]
+    assert result.rows == [[12, 3]]
 
 
 def engine_of(lake: Path) -> Engine:
@@ -356,10 +356,10 @@ def test_a_filter_is_never_evaluated_on_rows_outside_the_view(lake: Path, filter
 
 
 def test_a_rejection_is_an_event(lake: Path, tmp_path: Path) -> None:
-    asked = Asked(lake, tmp_path, "FROM read_text('/etc/passwd')")
+    result = Asked(lake, tmp_path, "FROM read_text('/etc/passwd')")
 
-    assert asked.failure.startswith("read_text() isn't allowed.")
-    assert (asked.code, asked.rows) == (1, [])
+    assert result.failure.startswith("read_text() isn't allowed.")
+    assert (result.code, result.rows) == (1, [])
 
 
 @pytest.mark.parametrize(
@@ -370,11 +370,11 @@ def test_a_result_is_cut_at_its_limit_and_marked(
     lake: Path, tmp_path: Path, changed: dict[str, int], cut: str, count: int
 ) -> None:
     # Lines of four bytes.
-    asked = Asked(lake, tmp_path, "SELECT range % 10 FROM range(5000)", **changed)
+    result = Asked(lake, tmp_path, "SELECT range % 10 FROM range(5000)", **changed)
 
-    assert asked.last["cut"] == cut
-    assert len(asked.rows) == asked.last["rows"] == count
-    assert pq.read_metadata(asked.parquet).num_rows == count
+    assert result.last["cut"] == cut
+    assert len(result.rows) == result.last["rows"] == count
+    assert pq.read_metadata(result.parquet).num_rows == count
 
 
 @pytest.mark.parametrize(
@@ -431,25 +431,25 @@ def test_the_query_ends_with_its_client(lake: Path, tmp_path: Path) -> None:
 
 
 def test_an_invalid_lake_has_no_tables(tmp_path: Path) -> None:
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-m", "analytics.query", "--describe", "--lake", str(tmp_path / "none")],
         cwd=ROOT,
         capture_output=True,
         timeout=SECONDS_MAX,
     )
 
-    assert json.loads(said.stdout) == {"tables": []}
+    assert json.loads(output.stdout) == {"tables": []}
 
 
 def test_tables_are_described_with_their_columns(lake: Path) -> None:
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-m", "analytics.query", "--describe", "--lake", str(lake)],
         cwd=ROOT,
         capture_output=True,
         timeout=SECONDS_MAX,
     )
 
-    messages, *others = json.loads(said.stdout)["tables"]
+    messages, *others = json.loads(output.stdout)["tables"]
     assert messages["name"] == "bronze.messages"
     assert {
         "name": "store_timestamp",

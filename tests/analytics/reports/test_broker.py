@@ -49,7 +49,7 @@ def rank(values: list[int], share: float) -> int | None:
 def test_waits_are_counted_by_level_and_topic(running_spark: Spark, tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path, file_bytes=64 * 1024)
     waits: defaultdict[tuple[int, str], list[int | None]] = defaultdict(list)
-    came: list[tuple[int, str, bytes, int]] = []
+    received: list[tuple[int, str, bytes, int]] = []
     for number in range(80):
         level, topic = 1 + number % 3, ("orders", "%RETRY%billing")[number % 2]
         # Attempts of one message share a UNIQ_KEY.
@@ -65,8 +65,8 @@ def test_waits_are_counted_by_level_and_topic(running_spark: Spark, tmp_path: Pa
         wait = None if number % 7 == 0 else 1_000 * level + number * number % 90
         waits[level, topic].append(wait)
         if wait is not None:
-            came.append((parked + wait, topic, text, tries))
-    for stored, topic, text, tries in sorted(came):
+            received.append((parked + wait, topic, text, tries))
+    for stored, topic, text, tries in sorted(received):
         builder.put(topic, properties=text, store_timestamp=stored, reconsume_times=tries)
     builder.put("orders", properties=encoded(UNIQ_KEY="FD0"))
 

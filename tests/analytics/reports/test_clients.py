@@ -114,9 +114,9 @@ def test_traffic_is_counted_by_each_kind_of_origin(
     running_spark: Spark, tmp_path: Path, by: str, topic: str | None
 ) -> None:
     builder, messages = sent(tmp_path)
-    asked: dict[str, Any] = {"by": by} | ({"topic": topic} if topic else {})
+    fields: dict[str, Any] = {"by": by} | ({"topic": topic} if topic else {})
 
-    outcome = outcome_of(running_spark, builder.write(), "origins", **HOUR, **asked)
+    outcome = outcome_of(running_spark, builder.write(), "origins", **HOUR, **fields)
 
     counts, sizes = Counter[Any](), Counter[Any]()
     for one in messages:
@@ -178,7 +178,7 @@ def nearest_rank(values: list[int], share: float) -> int | None:
 
 def consumed(root: Path) -> tuple[StoreBuilder, list[dict[str, Any]]]:
     """Messages that two groups consume, at once or with retries, and their expected results."""
-    builder, expected, told = StoreBuilder(root, file_bytes=64 * 1024), [], []
+    builder, expected, reports = StoreBuilder(root, file_bytes=64 * 1024), [], []
     for number in range(90):
         topic, stored, key = (
             ("orders", "bills")[number % 2],
@@ -194,7 +194,7 @@ def consumed(root: Path) -> tuple[StoreBuilder, list[dict[str, Any]]]:
             for done in range(tries):
                 request, began = f"{group}-{number}-{done}", stored + wait + 10_000 * done
                 success = done == tries - 1 and number % 11 != 0
-                told += [
+                reports += [
                     before(group, request, key, began, done),
                     after(request, key, cost, success=success),
                 ]
@@ -207,13 +207,13 @@ def consumed(root: Path) -> tuple[StoreBuilder, list[dict[str, Any]]]:
     builder.put(
         "%RETRY%billing", properties=encoded(UNIQ_KEY="FD5"), store_timestamp=START_MS + 190_000
     )
-    told += [
+    reports += [
         before("billing", "lost", "elsewhere", START_MS),
         after("lost", "elsewhere", 1, success=True),
         line("SubBefore", "soon"),
     ]
-    for part in range(0, len(told), 50):
-        trace(builder, *told[part : part + 50], stored=START_MS + 200_000)
+    for part in range(0, len(reports), 50):
+        trace(builder, *reports[part : part + 50], stored=START_MS + 200_000)
     return builder, expected
 
 
@@ -269,7 +269,7 @@ def test_messages_consumed_together_finish_together(running_spark: Spark, tmp_pa
 def test_failed_attempts_are_counted_by_reason_once_from_log_and_trace(
     running_spark: Spark, tmp_path: Path
 ) -> None:
-    builder, told, expected = StoreBuilder(tmp_path, file_bytes=64 * 1024), [], Counter[Any]()
+    builder, reports, expected = StoreBuilder(tmp_path, file_bytes=64 * 1024), [], Counter[Any]()
     names = {1: "time out", 2: "exception", 3: "returned null", 4: "asked for a retry"}
     longest: dict[str, int] = {}
     for number in range(120):
@@ -286,7 +286,7 @@ def test_failed_attempts_are_counted_by_reason_once_from_log_and_trace(
         is_told = number % 8 != 3
         if is_told:
             request = f"r{number}"
-            told += [
+            reports += [
                 before(group, request, key, START_MS + 100 * number, tries),
                 after(request, key, number, success=False, code=code),
             ]
@@ -298,8 +298,11 @@ def test_failed_attempts_are_counted_by_reason_once_from_log_and_trace(
     for _ in range(3):
         builder.put("%DLQ%billing", properties=encoded(RETRY_TOPIC="x"), store_timestamp=START_MS)
     expected["billing", "x", "untold"] += 3
-    told += [before("billing", "fine", "FD0", START_MS, 9), after("fine", "FD0", 1, success=True)]
-    trace(builder, *told, stored=START_MS + 50_000)
+    reports += [
+        before("billing", "fine", "FD0", START_MS, 9),
+        after("fine", "FD0", 1, success=True),
+    ]
+    trace(builder, *reports, stored=START_MS + 50_000)
 
     outcome = outcome_of(running_spark, builder.write(), "failures", **HOUR)
 

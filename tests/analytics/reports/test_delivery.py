@@ -281,12 +281,12 @@ def test_sums_cover_all_keys_however_many_have_their_own_rows(
 
     outcome = outcome_of(running_spark, builder.write(), "duplicates")
 
-    said = said_by("duplicates", outcome)
-    assert said["totals"]["repeated"] == str(40 + 30)
-    assert said["totals"]["extra"] == str(35 + 2 * 5 + 30 * 2)
-    assert said["totals"]["worst"] == "3"
-    assert said["finding"]["figures"]["extra"]["value"] == str(35 + 2 * 5)
-    kinds = {row["by"]: row["sums"] for row in said["breakdown"]["rows"]}
+    report = said_by("duplicates", outcome)
+    assert report["totals"]["repeated"] == str(40 + 30)
+    assert report["totals"]["extra"] == str(35 + 2 * 5 + 30 * 2)
+    assert report["totals"]["worst"] == "3"
+    assert report["finding"]["figures"]["extra"]["value"] == str(35 + 2 * 5)
+    kinds = {row["by"]: row["sums"] for row in report["breakdown"]["rows"]}
     assert kinds["uniq_key"][0] == str(35 + 2 * 5)
     rows = outcome.table.to_pylist()
     assert sum(row["value"] is None for row in rows) == 3

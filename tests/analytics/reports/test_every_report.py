@@ -63,11 +63,11 @@ def test_an_idle_range_has_a_result_without_a_summary(
         running_spark, store, name, from_ms=START_MS - 2 * DAY_MS, to_ms=START_MS - DAY_MS
     )
 
-    said = said_by(name, outcome)
+    answer = said_by(name, outcome)
     assert outcome.rows_read == 0
     assert outcome.table.num_rows == 0
-    assert "finding" not in said
-    assert set(said["totals"].values()) <= {"0"}
+    assert "finding" not in answer
+    assert set(answer["totals"].values()) <= {"0"}
 
 
 @ALL

@@ -150,11 +150,11 @@ def test_the_least_even_topic_is_named_if_there_is_enough_data(
     root, _ = made(tmp_path / "many")
     few, _ = made(tmp_path / "few", count=12)
 
-    told = sentence_of("queues", outcome_of(running_spark, root, "queues"))
+    report = sentence_of("queues", outcome_of(running_spark, root, "queues"))
     untold = sentence_of("queues", outcome_of(running_spark, few, "queues"))
 
-    assert told.startswith("orders is distributed least evenly: queue 0 has ")
-    assert told.endswith("compared with 125 for an even distribution over 8 queues.")
+    assert report.startswith("orders is distributed least evenly: queue 0 has ")
+    assert report.endswith("compared with 125 for an even distribution over 8 queues.")
     assert untold.startswith("No topic has enough messages")
 
 

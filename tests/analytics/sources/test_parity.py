@@ -204,9 +204,9 @@ def test_an_invalid_option_is_rejected(options: dict[str, str], sentence: str) -
     ("text", "seconds"), [("90s", 90), ("15m", 900), ("2h", 7200), ("500ms", 0.5), ("700", 0.7)]
 )
 def test_a_duration_is_written_in_sparks_form(text: str, seconds: float) -> None:
-    wanted = parse_options({"namesrvAddr": NAMESRV, "subscribe": "a", "maxTriggerDelay": text})
+    expected = parse_options({"namesrvAddr": NAMESRV, "subscribe": "a", "maxTriggerDelay": text})
 
-    assert wanted.max_trigger_delay_s == pytest.approx(seconds)
+    assert expected.max_trigger_delay_s == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(("least", "most"), [(0, 7), (5, 7), (20, 7), (2, 1000)])

@@ -92,9 +92,9 @@ def test_headers_may_be_left_out_of_the_schema() -> None:
 
 
 def test_a_secret_is_in_no_text_of_the_options() -> None:
-    wanted = parse_options({**ALL, "accessKey": "me", "secretKey": "s3cr3t-of-mine"})
+    expected = parse_options({**ALL, "accessKey": "me", "secretKey": "s3cr3t-of-mine"})
 
-    assert "s3cr3t-of-mine" not in repr(wanted)
+    assert "s3cr3t-of-mine" not in repr(expected)
 
 
 def test_every_message_is_a_row_with_the_stored_values(broker: BrokerProcess, topic: str) -> None:

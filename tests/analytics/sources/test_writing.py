@@ -66,9 +66,9 @@ def test_written_data_is_read_again(broker: BrokerProcess, topic: str) -> None:
             CLUSTER_MESSAGES["properties"],
         ]
     )
-    wanted = parse_options(options_of(broker, topic=topic, idempotenceScope="batch 7"))
+    target = parse_options(options_of(broker, topic=topic, idempotenceScope="batch 7"))
     for _ in range(2):
-        RocketMqWriter(wanted, schema, overwrite=False).write(iter([ROWS]))
+        RocketMqWriter(target, schema, overwrite=False).write(iter([ROWS]))
 
     rows = rows_of(reader_of(broker, subscribe=topic))
 
@@ -155,8 +155,8 @@ def written(
     kinds = {"string": pa.string(), "int": pa.int32(), "timestamp": pa.timestamp("us", tz="UTC")}
     columns = [(one.name, kinds[one.dataType.simpleString()]) for one in more]
     batch = pa.RecordBatch.from_pylist(rows, schema=pa.schema([("body", pa.binary()), *columns]))
-    wanted = parse_options(options_of(broker, topic=topic, **(options or {})))
-    RocketMqWriter(wanted, schema, overwrite=False).write(iter([batch]))
+    target = parse_options(options_of(broker, topic=topic, **(options or {})))
+    RocketMqWriter(target, schema, overwrite=False).write(iter([batch]))
 
 
 def places(broker: BrokerProcess, topic: str) -> dict[bytes, tuple[int, int]]:
@@ -324,8 +324,8 @@ def test_a_row_with_a_delivery_time_is_delivered_at_that_time(
         [{"body": b"later", "deliver_at": at}, {"body": b"now", "deliver_at": None}],
         schema=pa.schema([("body", pa.binary()), ("deliver_at", pa.timestamp("us", "UTC"))]),
     )
-    wanted = parse_options(options_of(broker, topic=topic))
-    RocketMqWriter(wanted, schema, overwrite=False).write(iter([rows]))
+    target = parse_options(options_of(broker, topic=topic))
+    RocketMqWriter(target, schema, overwrite=False).write(iter([rows]))
     reader = reader_of(broker, subscribe=topic)
 
     assert [row["body"] for row in rows_of(reader)] == [b"now"]

@@ -216,8 +216,8 @@ def test_a_store_without_messages_is_not_an_error(tmp_path: Path, made: str) -> 
         (tmp_path / "commitlog" / paths.offset_file_name(0)).write_bytes(content)
 
     # The appliance always passes the log's path.
-    for told in (None, tmp_path / "commitlog"):
-        plan = StoreReader(tmp_path, commit_log_path=told).plan()
+    for report in (None, tmp_path / "commitlog"):
+        plan = StoreReader(tmp_path, commit_log_path=report).plan()
 
         assert (plan.splits, plan.log_from, plan.log_to) == ([], 0, 0)
         assert plan.tail is None

@@ -61,12 +61,12 @@ def test_a_rare_topic_is_read_through_its_queues(
 
     plan = reader.plan(topics=RARE, queue_ids=queue_ids)
 
-    wanted = [
+    expected = [
         one.commit_log_offset
         for number, one in enumerate(builder.stored)
         if one.topic == "rare" and (queue_ids is None or number % 3 in queue_ids)
     ]
-    assert read(reader, plan, rows) == wanted
+    assert read(reader, plan, rows) == expected
     assert not plan.splits
     assert plan.split_bytes < builder.position / 10
     assert plan.skipped_bytes > builder.position * 9 // 10
@@ -138,9 +138,9 @@ def test_time_and_offsets_narrow_the_slices(tmp_path: Path) -> None:
     bounds = RowFilter(topics=RARE, from_ms=first.store_timestamp, to_ms=last.store_timestamp)
     by_time = reader.plan(topics=RARE, from_ms=bounds.from_ms, to_ms=bounds.to_ms)
 
-    wanted = [one.commit_log_offset for one in rare(builder)[3:9]]
-    assert read(reader, by_offset, RowFilter(topics=RARE)) == wanted
-    assert read(reader, by_time, bounds) == wanted
+    expected = [one.commit_log_offset for one in rare(builder)[3:9]]
+    assert read(reader, by_offset, RowFilter(topics=RARE)) == expected
+    assert read(reader, by_time, bounds) == expected
     assert first.store_timestamp > START_MS
 
 

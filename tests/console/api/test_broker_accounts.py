@@ -58,13 +58,13 @@ def test_secrets_and_whitelist_addresses_are_set_and_access_is_explained(
 ) -> None:
     renewed = programs.admin.post("/broker-account-secrets/order-service", {"secret_key": SECRET})
     white = programs.admin.ask("PUT", "/broker-white-addresses", {"addresses": ["10.9.9.9"]})
-    asked = "?address=10.0.0.1&action=send&access_key=order-service&name=orders"
-    told = programs.admin.get(f"/broker-access{asked}").json()
+    request = "?address=10.0.0.1&action=send&access_key=order-service&name=orders"
+    report = programs.admin.get(f"/broker-access{request}").json()
 
     assert (renewed.status_code, white.status_code) == (200, 200)
     assert accounts.secrets[ADDRESS, "order-service"] == SECRET
     assert accounts.access[ADDRESS].white_addresses == ("10.9.9.9",)
-    assert [(each["is_allowed"], each["rule"]) for each in told] == [
+    assert [(each["is_allowed"], each["rule"]) for each in report] == [
         (True, "topicPerms: orders=PUB")
     ]
     assert programs.operator.get("/broker-accounts").status_code == 403

@@ -72,8 +72,8 @@ PREVIEWS = {"alerts:rule-preview", "dead_letters:preview", "offsets:preview"}
 
 def methods_of(client: Client, name: str, parameters: list[str]) -> set[str]:
     """Return the methods that an address accepts, without side effects."""
-    said = client.options(url_of(name, parameters)).get("Allow", "")
-    return set(said.replace(" ", "").split(","))
+    text = client.options(url_of(name, parameters)).get("Allow", "")
+    return set(text.replace(" ", "").split(","))
 
 
 def operations_of(page: str, *, writes: bool) -> list[str]:

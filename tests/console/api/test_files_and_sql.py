@@ -85,22 +85,22 @@ def test_delay_offsets_and_filters_are_changed_like_the_other_files(programs, or
     orders.add_topic("SCHEDULE_TOPIC_XXXX", queue_nums=1)
     orders.put("SCHEDULE_TOPIC_XXXX", 0, 1_000, 2_000)
     entry = {"expression": "price > 10"}
-    wanted = {"Orders": {"groupFilterData": {"billing": entry}, "topic": "Orders"}}
+    target = {"Orders": {"groupFilterData": {"billing": entry}, "topic": "Orders"}}
 
     plan = programs.admin.ask("PUT", f"{delays}?dry_run=true", {"offsetTable": {"1": 2}}).json()
     refused = programs.admin.ask("PUT", delays, {"offsetTable": {"1": 2}})
     moved = programs.admin.ask("PUT", f"{delays}?accept=true", {"offsetTable": {"1": 2}})
-    made = programs.admin.ask("PUT", f"{filters}?accept=true", {"filterDataByTopic": wanted})
-    told = programs.admin.get(filters).json()["filterDataByTopic"]["Orders"]["groupFilterData"]
+    made = programs.admin.ask("PUT", f"{filters}?accept=true", {"filterDataByTopic": target})
+    report = programs.admin.get(filters).json()["filterDataByTopic"]["Orders"]["groupFilterData"]
     bad = {"Orders": {"groupFilterData": {"billing": {"expression": "price >"}}}}
     wrong = programs.admin.ask("PUT", filters, {"filterDataByTopic": bad})
 
-    said = "Level 1: 2 delayed messages will be skipped and never delivered."
-    assert (plan["objection"], refused.status_code) == (said, 409)
+    text = "Level 1: 2 delayed messages will be skipped and never delivered."
+    assert (plan["objection"], refused.status_code) == (text, 409)
     assert (moved.status_code, made.status_code) == (200, 200)
     assert orders.other_tables["delayOffset.json"] == {"1": 2}
-    assert told["billing"]["expression"] == "price > 10"
-    assert told["billing"]["expressionType"] == "SQL92"
+    assert report["billing"]["expression"] == "price > 10"
+    assert report["billing"]["expressionType"] == "SQL92"
     assert wrong.status_code == 409
     assert "at character 8" in wrong.json()["refusal"]
     undone = programs.admin.post(f"/audit/{made.json()['entry']}/undo?accept=true")
@@ -213,7 +213,7 @@ def test_a_permission_is_limited_to_the_named_topics(programs, lake) -> None:
     assert [topics for _who, topics in every_right()] == [("Ord*", "bills")]
 
     programs.admin.ask("PUT", "/sql/rights/group:7", {"topics": None})
-    assert [(str(who), topics) for who, topics in every_right()] == [("analysts", None)]
+    assert [(str(grantee), topics) for grantee, topics in every_right()] == [("analysts", None)]
 
 
 @pytest.mark.parametrize(

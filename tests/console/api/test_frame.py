@@ -336,7 +336,7 @@ def test_a_token_is_created_on_a_page_and_shown_once(actors, reader_account) -> 
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "text"),
     [
         ({"scopes": ["topics:read"], "days": 7}, "required"),
         ({"name": "x", "days": 7}, "Choose at least one"),
@@ -345,11 +345,11 @@ def test_a_token_is_created_on_a_page_and_shown_once(actors, reader_account) -> 
         ({"name": "a\nb", "scopes": ["topics:read"], "days": 7}, "one line"),
     ],
 )
-def test_an_invalid_token_is_not_created(data, said, actors) -> None:
+def test_an_invalid_token_is_not_created(data, text, actors) -> None:
     response = actors.reader.post(reverse("api:token-create"), data)
 
     assert response.status_code == 422
-    assert said in response.content.decode()
+    assert text in response.content.decode()
     assert not ApiToken.objects.exists()
 
 

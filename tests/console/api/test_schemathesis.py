@@ -23,9 +23,11 @@ ORIGIN = "http://127.0.0.1:8000"
 
 def sent(client: Client, case: Any, token: str) -> Any:
     """Send a case through Django's own client, in the transaction of the test."""
-    asked = case.as_transport_kwargs(ORIGIN, {"Authorization": f"Bearer {token}"})
+    arguments = case.as_transport_kwargs(ORIGIN, {"Authorization": f"Bearer {token}"})
     known = ("method", "url", "headers", "params", "json", "data", "cookies")
-    request = requests.Request(**{name: asked[name] for name in known if name in asked}).prepare()
+    request = requests.Request(
+        **{name: arguments[name] for name in known if name in arguments}
+    ).prepare()
     headers = {name: str(value) for name, value in request.headers.items()}
     content_type = headers.pop("Content-Type", "")
     return client.generic(
@@ -50,7 +52,7 @@ def test_schemathesis_finds_no_failure(programs, harmless, settings) -> None:
         answers.append((answer.status_code, f"{case.method} {case.formatted_path} {case.body!r}"))
 
     for operation in operations:
-        asked = hypothesis.settings(
+        request = hypothesis.settings(
             max_examples=-(-CALLS // len(operations)),
             deadline=None,
             database=None,
@@ -60,7 +62,7 @@ def test_schemathesis_finds_no_failure(programs, harmless, settings) -> None:
         )
         right, wrong = (operation.as_strategy(generation_mode=mode) for mode in MODES)
         test: Any = hypothesis.given(right | wrong)
-        asked(test(tell))()
+        request(test(tell))()
 
     failed = [
         each

@@ -101,8 +101,8 @@ def test_a_token_without_a_scope_of_an_operation_is_rejected(
         for scope in operation.scopes:
             program.narrow(without(scope))
             answer = program.ask(operation.method, path_of(operation.path), {})
-            said = answer.json().get("detail") if answer.status_code == 403 else ""
-            if said != f"This token doesn't have the scope {scope}.":
+            document = answer.json().get("detail") if answer.status_code == 403 else ""
+            if document != f"This token doesn't have the scope {scope}.":
                 let_in.append((operation.name, scope))
 
     assert let_in == []

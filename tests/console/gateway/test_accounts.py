@@ -57,8 +57,8 @@ async def test_accounts_are_created_changed_explained_and_deleted(
         await ask(accounts.save, node, changed, None)
         await ask(accounts.set_white_addresses, node, ["10.9.9.{1,2}", "10.8.*.*"])
         found = (await ask(accounts.all))[node]
-        asked = AccessQuestion("10.0.0.1", "PUB", "order-service", topic="orders")
-        decision = await ask(accounts.explain, node, asked)
+        request = AccessQuestion("10.0.0.1", "PUB", "order-service", topic="orders")
+        decision = await ask(accounts.explain, node, request)
         kept = yaml.safe_load(path.read_text())["accounts"][1]["secretKey"]
         await ask(accounts.delete, node, "order-service")
         left = (await ask(accounts.all))[node]

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 FOREVER_MS = 1 << 44
 
 
-async def everything(gateway: Gateway, wanted: MessageRange, count: int) -> list[Place]:
+async def everything(gateway: Gateway, target: MessageRange, count: int) -> list[Place]:
     """Return the locations on all pages."""
     places: list[Place] = []
     total = None
     while True:
-        found = await ask(gateway.browse.newest, wanted, places[-1] if places else None, count)
+        found = await ask(gateway.browse.newest, target, places[-1] if places else None, count)
         total = found.total if total is None else total
         assert len(found.messages) <= count
         places += [each.place for each in found.messages]

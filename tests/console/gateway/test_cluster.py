@@ -67,8 +67,8 @@ async def test_a_live_key_is_changed_and_another_is_rejected(gateway: Gateway) -
     (node,) = (await ask(gateway.cluster.registered)).nodes
 
     before = {each.key: each for each in await ask(gateway.cluster.configuration, node)}
-    wanted = {"transactionCheckMax": "31"}
-    await ask(gateway.cluster.configure, node, wanted)
+    target = {"transactionCheckMax": "31"}
+    await ask(gateway.cluster.configure, node, target)
     after = {each.key: each for each in await ask(gateway.cluster.configuration, node)}
     with pytest.raises(RequestFailedError):
         await ask(gateway.cluster.configure, node, {"listenPort": "1", "transactionCheckMax": "32"})

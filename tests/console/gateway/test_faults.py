@@ -91,10 +91,10 @@ async def test_a_peer_that_never_answers_times_out(to) -> None:
 
 async def test_a_broker_that_accepts_connections_but_hangs_times_out() -> None:
     """Like a process stopped by SIGSTOP, whose kernel still accepts connections."""
-    taken = asyncio.Event()
+    is_taken = asyncio.Event()
 
     async def keep_quiet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        taken.set()
+        is_taken.set()
         await reader.read()
         writer.close()
 
@@ -105,7 +105,7 @@ async def test_a_broker_that_accepts_connections_but_hangs_times_out() -> None:
     with pytest.raises(BrokerDownError) as caught:
         await requester(address, RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO))
 
-    assert taken.is_set()
+    assert is_taken.is_set()
     assert address in caught.value.what
     assert "no response within 0.1 seconds" in caught.value.what
     await requester.shutdown()

@@ -90,12 +90,12 @@ async def test_a_delay_level_continues_from_the_given_offset(gateway: Gateway) -
 
 async def test_a_filter_is_compiled_stored_changed_and_deleted(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
-    wanted = GroupFilter("billing", "Orders", "SQL92", "price > 10")
-    bad = replace(wanted, expression="price >")
+    expected = GroupFilter("billing", "Orders", "SQL92", "price > 10")
+    bad = replace(expected, expression="price >")
 
-    assert await ask(gateway.files.check_filter, wanted, "broker-a") == ""
+    assert await ask(gateway.files.check_filter, expected, "broker-a") == ""
     assert "at character 8" in await ask(gateway.files.check_filter, bad, "broker-a")
-    for each in (wanted, replace(wanted, expression="price > 20")):
+    for each in (expected, replace(expected, expression="price > 20")):
         await ask(gateway.files.save_filter, each, "broker-a")
         assert await entries(gateway, ConfigFile.FILTERS) == {
             "Orders@billing": {"expression": each.expression, "expressionType": "SQL92"}
@@ -103,7 +103,7 @@ async def test_a_filter_is_compiled_stored_changed_and_deleted(gateway: Gateway)
     with pytest.raises(RequestFailedError, match="at character 8"):
         await ask(gateway.files.save_filter, bad, "broker-a")
     with pytest.raises(NotFoundError):
-        await ask(gateway.files.save_filter, replace(wanted, topic="Nowhere"), "broker-a")
+        await ask(gateway.files.save_filter, replace(expected, topic="Nowhere"), "broker-a")
 
     await ask(gateway.files.drop_filter, "billing", "Orders", "broker-a")
 

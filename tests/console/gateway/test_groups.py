@@ -83,17 +83,17 @@ async def test_a_client_is_disconnected_from_all_its_groups_or_none(gateway: Gat
     await gateway.messages.join(BILLING)
 
     (producer,) = (each for each in await ask(gateway.groups.producers) if each.group == "pg")
-    (told,) = await ask(gateway.groups.connected, "billing", "member-1")
+    (report,) = await ask(gateway.groups.connected, "billing", "member-1")
     nobody = await ask(gateway.groups.connected, "billing", "member-2")
     with pytest.raises(RequestFailedError, match="does not name"):
         await ask(gateway.groups.disconnect, "billing", "member-1", ["billing"])
     still = await ask(gateway.groups.connected, "pg", "member-1")
-    closed = await ask(gateway.groups.disconnect, "billing", "member-1", told.groups)
+    closed = await ask(gateway.groups.disconnect, "billing", "member-1", report.groups)
 
     assert (producer.client_id, producer.broker_names) == ("member-1", ("broker-a",))
-    assert told.groups == {"billing", "pg"}
+    assert report.groups == {"billing", "pg"}
     assert nobody == ()
-    assert still == closed == (told,)
+    assert still == closed == (report,)
     async with asyncio.timeout(PATIENCE_S):
         while await ask(gateway.groups.connected, "billing", "member-1"):
             pass

@@ -19,8 +19,8 @@ async def test_everything_is_kept_for_some_minutes_and_sent_on_request(gateway: 
     await send(gateway, "Orders", queue_id=1, count=1)
 
     now = (await ask(gateway.recorder.levels))["broker-a"]
-    wanted = WatchFilter(topic="Orders")
-    answer = (await ask(gateway.recorder.recorded, Question.ALL, 10, 100, wanted))["broker-a"]
+    target = WatchFilter(topic="Orders")
+    answer = (await ask(gateway.recorder.recorded, Question.ALL, 10, 100, target))["broker-a"]
 
     assert isinstance(before, TraceLevel)
     assert isinstance(now, TraceLevel)

@@ -21,12 +21,12 @@ async def test_messages_are_read_whole_from_an_offset(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await send(gateway, "Orders", queue_id=1, count=3)
 
-    came = await ask(gateway.repair.copies, "Orders", QUEUE, 1, 32)
+    received = await ask(gateway.repair.copies, "Orders", QUEUE, 1, 32)
     end = await ask(gateway.repair.copies, "Orders", QUEUE, 3, 32)
 
-    assert [copy.stored.queue_offset for copy in came.messages] == [1, 2]
-    assert {len(copy.body) == copy.stored.body_bytes for copy in came.messages} == {True}
-    assert came.next_offset == 3
+    assert [copy.stored.queue_offset for copy in received.messages] == [1, 2]
+    assert {len(copy.body) == copy.stored.body_bytes for copy in received.messages} == {True}
+    assert received.next_offset == 3
     assert (end.messages, end.next_offset) == ((), 3)
 
 

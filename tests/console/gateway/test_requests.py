@@ -304,5 +304,5 @@ async def test_a_broker_only_limits_the_rate_of_its_only_filter() -> None:
     await watch.trace_watch(peer, ADDRESS, {"1": capped, "2": WatchFilter()})
     await watch.trace_watch(peer, ADDRESS, {"2": WatchFilter()})
 
-    asked = [msgspec.json.decode(each.body, type=TraceWatch) for each in peer.asked]
-    assert [each.events_per_second_max for each in asked] == [50, None, None]
+    requests = [msgspec.json.decode(each.body, type=TraceWatch) for each in peer.asked]
+    assert [each.events_per_second_max for each in requests] == [50, None, None]

@@ -182,9 +182,9 @@ async def test_many_groups_take_turns_and_each_is_served() -> None:
     for turn in range(3):
         other.asked.clear()
         sample = await broker_sample(other.ask, NODE, NOW_MS + turn * TURN_MS)
-        asked = other.asked.count(RequestCode.GET_CONSUMER_CONNECTION_LIST)
+        requests = other.asked.count(RequestCode.GET_CONSUMER_CONNECTION_LIST)
         found = {each.name for each in sample.groups if each.members is not None}
-        assert len(found) == asked <= GROUPS_PER_SAMPLE
+        assert len(found) == requests <= GROUPS_PER_SAMPLE
         assert len(sample.groups) == len(other.groups)
         known |= found
 

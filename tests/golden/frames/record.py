@@ -216,7 +216,7 @@ def is_neutral(frame: bytes) -> bool:
     return all(NEUTRAL.fullmatch(found) for found in ADDRESS.findall(frame))
 
 
-async def recorded(wanted: list[str]) -> list[Recorded]:
+async def recorded(target: list[str]) -> list[Recorded]:
     """Run the programs of the given clients, by default all; return their frames."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -245,7 +245,7 @@ async def recorded(wanted: list[str]) -> list[Recorded]:
             ):
                 await recorder.listen(port, to)
             for client, program in runs.items():
-                if not wanted or client in wanted:
+                if not target or client in target:
                     say(client)
                     recorder.client = client
                     try:
@@ -284,11 +284,11 @@ def say(text: str) -> None:
 
 
 def main() -> None:
-    wanted = sys.argv[1:]
-    if wanted == ["answers"]:
+    expected = sys.argv[1:]
+    if expected == ["answers"]:
         kept = frame_corpus.everything()
     else:
-        found = asyncio.run(recorded(wanted))
+        found = asyncio.run(recorded(expected))
         kept = [one for one in found if is_neutral(one.frame)]
         say(f"{len(found)} forms, {len(found) - len(kept)} name something of this machine")
     for client in sorted({one.client for one in kept}):

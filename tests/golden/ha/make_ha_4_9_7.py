@@ -41,14 +41,14 @@ async def send(port: int, *bodies: bytes) -> None:
 
 
 def main() -> None:
-    said: list[tuple[str, bytes]] = []
+    messages: list[tuple[str, bytes]] = []
 
     def tap(is_from_slave: bool, data: bytes) -> bytes:
         name = "slave" if is_from_slave else "master"
-        if said and said[-1][0] == name:
-            said[-1] = name, said[-1][1] + data
+        if messages and messages[-1][0] == name:
+            messages[-1] = name, messages[-1][1] + data
         else:
-            said.append((name, data))
+            messages.append((name, data))
         return data
 
     with tempfile.TemporaryDirectory() as name:
@@ -66,15 +66,15 @@ def main() -> None:
                 slave = Peer(VERSION, directory / "slave", **keys)
                 slave.ends_in_order = True
                 for body in (b"three", b"four"):
-                    said.append(("connect", b""))
+                    messages.append(("connect", b""))
                     with slave:
-                        until(lambda: said[-1][0] != "connect", "the slave to say something")
+                        until(lambda: messages[-1][0] != "connect", "the slave to say something")
                         time.sleep(HEARTBEAT_SECONDS)
                         asyncio.run(send(master.port, body))
                         time.sleep(2 * HEARTBEAT_SECONDS)
                     proxy.cut()
                     time.sleep(1)
-    FILE.write_text("".join(json.dumps([who, data.hex()]) + "\n" for who, data in said))
+    FILE.write_text("".join(json.dumps([sender, data.hex()]) + "\n" for sender, data in messages))
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ async def test_settings_above_the_limit_for_all_clients_are_rejected_until_anoth
 
 async def test_a_consumers_threads_are_shown_to_an_administrator(served: Served) -> None:
     async with connected(served, CONSUMER) as stream:
-        answer, asked = await asyncio.gather(
+        answer, request = await asyncio.gather(
             served.client.ask(
                 RequestCode.GET_CONSUMER_RUNNING_INFO,
                 consumerGroup="readers",
@@ -120,7 +120,7 @@ async def test_a_consumers_threads_are_shown_to_an_administrator(served: Served)
             answered(stream),
         )
 
-    assert asked.print_thread_stack_trace_command is not None
+    assert request.print_thread_stack_trace_command is not None
     assert answer.code == ResponseCode.SUCCESS
     assert java_json.decode(answer.body)["jstack"] == "main: waits"
 
@@ -140,7 +140,7 @@ async def test_a_consumer_consumes_a_message_that_an_administrator_sends_it(
     store = served.broker.storage.store
     (stored,) = [each for queue in range(4) for each in read_all(store, "plain", queue)]
     async with connected(served, CONSUMER) as stream:
-        answer, asked = await asyncio.gather(
+        answer, request = await asyncio.gather(
             served.client.ask(
                 RequestCode.CONSUME_MESSAGE_DIRECTLY,
                 consumerGroup="readers",
@@ -150,9 +150,9 @@ async def test_a_consumer_consumes_a_message_that_an_administrator_sends_it(
             answered(stream, code),
         )
 
-    assert asked.verify_message_command is not None
-    assert asked.verify_message_command.message is not None
-    assert asked.verify_message_command.message.body == b"once more"
+    assert request.verify_message_command is not None
+    assert request.verify_message_command.message is not None
+    assert request.verify_message_command.message.body == b"once more"
     if result is None:
         assert answer.code == ResponseCode.SYSTEM_ERROR
     else:
@@ -166,10 +166,10 @@ async def test_an_answer_with_another_nonce_is_ignored(served: Served) -> None:
                 RequestCode.GET_CONSUMER_RUNNING_INFO, consumerGroup="readers", clientId=CLIENT_ID
             )
         )
-        asked = await stream.read()
-        assert isinstance(asked, TelemetryCommand)
-        assert asked.print_thread_stack_trace_command is not None
-        nonce = asked.print_thread_stack_trace_command.nonce
+        request = await stream.read()
+        assert isinstance(request, TelemetryCommand)
+        assert request.print_thread_stack_trace_command is not None
+        nonce = request.print_thread_stack_trace_command.nonce
         for known, text in (("another", "forged"), (nonce, "true")):
             await stream.write(TelemetryCommand(thread_stack_trace=ThreadStackTrace(known, text)))
         answer = await asking
@@ -179,14 +179,14 @@ async def test_an_answer_with_another_nonce_is_ignored(served: Served) -> None:
 
 async def answered(stream: TelemetryStream, code: Code = Code.OK) -> TelemetryCommand:
     """Answer the broker's next request; return the request."""
-    asked = await stream.read()
-    assert isinstance(asked, TelemetryCommand)
+    request = await stream.read()
+    assert isinstance(request, TelemetryCommand)
     answer = TelemetryCommand(Status(code, "as told"))
-    if asked.print_thread_stack_trace_command is not None:
-        nonce = asked.print_thread_stack_trace_command.nonce
+    if request.print_thread_stack_trace_command is not None:
+        nonce = request.print_thread_stack_trace_command.nonce
         answer.thread_stack_trace = ThreadStackTrace(nonce, "main: waits")
     else:
-        assert asked.verify_message_command is not None
-        answer.verify_message_result = VerifyMessageResult(asked.verify_message_command.nonce)
+        assert request.verify_message_command is not None
+        answer.verify_message_result = VerifyMessageResult(request.verify_message_command.nonce)
     await stream.write(answer)
-    return asked
+    return request

@@ -118,11 +118,11 @@ def test_its_bronze_has_each_message_of_its_log_once_like_an_ingest(
     monkeypatch.setattr("tools.bench.analytics.bronze.ROWS_A_COMMIT", 2000)
     monkeypatch.setattr("tools.bench.analytics.bronze.ROWS_A_BATCH", 700)
     write_log(tmp_path / "store", 5000, LAST_MS)
-    taken, made = (
+    batches, made = (
         Lake(tmp_path / "taken", tmp_path / "store"),
         LakePlace.of(str(tmp_path), None, {}),
     )
-    assert taken.take_all()
+    assert batches.take_all()
 
     write_bronze(made, 5000, LAST_MS)
 
@@ -130,7 +130,7 @@ def test_its_bronze_has_each_message_of_its_log_once_like_an_ingest(
         *("uniq_key", "topic", "queue_id", "queue_offset", "keys", "tags", "day", "body_size"),
         *("store_timestamp", "born_timestamp", "properties", "flag", "broker IS NULL"),
     )
-    assert rows_of(made, MESSAGES, columns) == rows_of(taken.place, MESSAGES, columns)
+    assert rows_of(made, MESSAGES, columns) == rows_of(batches.place, MESSAGES, columns)
 
 
 def test_it_finishes_and_asks_duckdb_about_the_stated_number_of_rows(

@@ -226,7 +226,7 @@ MUTANTS: dict[str, tuple[str, Callable[[list[Operation]], list[Operation]]]] = {
         "I8",
         lambda h: exchanged(h, "m40", "m42"),
     ),
-    "an acknowledgement names another place": (
+    "an acknowledgement names another offset": (
         "I9",
         lambda h: changed(h, is_sent("m40"), queue_offset=first(h, is_sent("m42")).queue_offset),
     ),
@@ -234,20 +234,20 @@ MUTANTS: dict[str, tuple[str, Callable[[list[Operation]], list[Operation]]]] = {
         "I12",
         lambda h: changed(h, is_sent("m40"), invoked=1 << 50, returned=1 << 51),
     ),
-    "a session goes back": (
+    "a session is rewound": (
         "I13",
         lambda h: copied(h, is_given("m40"), session="second", **late()),
     ),
-    "messages of a key come in another order": (
+    "messages of a key arrive in another order": (
         "I14",
         lambda h: changed(of_one_key(h), is_given("m40"), at=1),
     ),
-    "a group is never given a message": ("I15", lambda h: without(h, is_given("m40"))),
-    "a message comes again for no reason": (
+    "a group never receives a message": ("I15", lambda h: without(h, is_given("m40"))),
+    "a message is redelivered without a reason": (
         "I15",
         lambda h: copied(h, is_given("m40"), session="later", **late()),
     ),
-    "a retry comes that nobody asked for": (
+    "an unrequested retry arrives": (
         "I15",
         lambda h: without(h, lambda one: isinstance(one, GaveBack)),
     ),
@@ -255,7 +255,7 @@ MUTANTS: dict[str, tuple[str, Callable[[list[Operation]], list[Operation]]]] = {
         "I16",
         lambda h: [*h, Progress("export", TOPIC, 0, 3, 1 << 60)],
     ),
-    "a retry is left out": (
+    "a retry is skipped": (
         "I17",
         lambda h: changed(
             h,
@@ -263,16 +263,16 @@ MUTANTS: dict[str, tuple[str, Callable[[list[Operation]], list[Operation]]]] = {
             reconsume_times=3,
         ),
     ),
-    "a delayed message comes early": ("I19", lambda h: changed(h, is_given("m7"), at=100 * MS)),
-    "a half message is seen without an outcome": (
+    "a delayed message arrives early": ("I19", lambda h: changed(h, is_given("m7"), at=100 * MS)),
+    "a half message is delivered without an outcome": (
         "I22",
         lambda h: without(h, lambda one: isinstance(one, Ended) and one.id == "m9"),
     ),
-    "a half message is seen before its commit": (
+    "a half message is delivered before its commit": (
         "I22",
         lambda h: changed(h, is_given("m9"), at=1),
     ),
-    "a rolled back message is there": (
+    "a rolled back message is stored": (
         "I22",
         lambda h: copied(h, is_stored("m40"), id="m11", digest="digest of m11", queue_offset=98),
     ),

@@ -104,34 +104,34 @@ def retried(one: Any, *times: int) -> bool:
 
 
 MUTANTS: dict[str, tuple[str, Callable[[list[Operation]], list[Operation]]]] = {
-    "a filter lets through what it is to keep back": (
+    "a filter passes a message it should reject": (
         "I18",
         lambda h: [*h, given(UNWANTED, 30 * SECOND, 0, f"{TOPIC}s", UNWANTED)],
     ),
-    "a filter keeps back what it is to let through": (
+    "a filter rejects a message it should pass": (
         "I15",
         lambda h: without(h, lambda one: getattr(one, "id", "") == "m4" and type(one) is Delivered),
     ),
-    "what was given is never consumed": (
+    "a delivered message is never consumed": (
         "I15",
         lambda h: without(h, lambda one: type(one) is Consumed and one.id == "m4"),
     ),
-    "what was given back never comes again": ("I17", lambda h: without(h, lambda o: retried(o, 2))),
-    "a retry comes early": (
+    "a returned message is never redelivered": ("I17", lambda h: without(h, lambda o: retried(o, 2))),
+    "a retry arrives early": (
         "I17",
         lambda h: [moved(o, -SECOND // 2) if retried(o, 1) else o for o in h],
     ),
-    "what was given up is no dead letter": ("I17", lambda h: without(h, dead_letter)),
-    "a dead letter is there twice": (
+    "a message given up is not a dead letter": ("I17", lambda h: without(h, dead_letter)),
+    "a dead letter is stored twice": (
         "I17",
         lambda h: [*h, replace(next(filter(dead_letter, h)), queue_offset=2)],
     ),
-    "what nobody gave up is a dead letter": (
+    "a message that was not given up is a dead letter": (
         "I17",
         lambda h: [*h, Stored("m4", "digest", DEAD, 0, 2)],
     ),
-    "what was replayed never comes again": ("I15", lambda h: without(h, replayed)),
-    "what was replayed once comes twice": (
+    "a replayed message is never redelivered": ("I15", lambda h: without(h, replayed)),
+    "a message replayed once arrives twice": (
         "I15",
         lambda h: [*h, given(REPLAYED, 30 * SECOND, 0, RETRY, 3)],
     ),
@@ -189,9 +189,9 @@ def test_two_replays_of_a_double_dead_letter_are_delivered_twice() -> None:
 
 
 def test_a_crash_leaves_a_group_at_least_the_progress_of_the_previous_crash() -> None:
-    said = [(10, 0), (7, 18), (17, 19)]
+    report = [(10, 0), (7, 18), (17, 19)]
     history: list[Operation] = [
-        *(Progress(GROUP, TOPIC, 0, offset, second * SECOND) for offset, second in said),
+        *(Progress(GROUP, TOPIC, 0, offset, second * SECOND) for offset, second in report),
         Happened(Cause.CRASH, 1 * SECOND),
         Happened(Cause.CRASH, 20 * SECOND),
     ]
@@ -203,9 +203,9 @@ def test_a_crash_leaves_a_group_at_least_the_progress_of_the_previous_crash() ->
 
 
 def test_a_new_master_may_miss_commits_made_while_it_was_away() -> None:
-    said = [(10, 0), (20, 31), (30, 70), (40, 99)]
+    report = [(10, 0), (20, 31), (30, 70), (40, 99)]
     history: list[Operation] = [
-        *(Progress(GROUP, TOPIC, 0, offset, second * SECOND) for offset, second in said),
+        *(Progress(GROUP, TOPIC, 0, offset, second * SECOND) for offset, second in report),
         Happened(Cause.FAILOVER, 100 * SECOND),
         Progress(GROUP, TOPIC, 0, 20, 110 * SECOND),
     ]

@@ -202,10 +202,10 @@ def test_the_command_gives_each_target_its_share_and_names_errors(tmp_path: Path
     first, *_, last = done.stdout.splitlines()
     assert first.startswith("seed 7, at random")
     assert last.endswith(" 0 findings")
-    told = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines()}
+    output = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines()}
     shares = [TARGETS[name].share for name in names]
     for name, share in zip(names, shares, strict=True):
-        runs = int(told[name].replace(",", ""))
+        runs = int(output[name].replace(",", ""))
         assert runs == pytest.approx(2_000 * share / sum(shares), abs=len(names))
 
 
@@ -215,7 +215,7 @@ def test_a_child_reports_the_failing_input(tmp_path: Path) -> None:
 
     child.run_at_random(runs, [b"right", b"!"], 7)
 
-    said = json.loads(report.read_text())
-    assert said["done"] == 2
-    assert said["is_over"]
-    assert said["wrong_input"] == str(runs.wrong_input)
+    document = json.loads(report.read_text())
+    assert document["done"] == 2
+    assert document["is_over"]
+    assert document["wrong_input"] == str(runs.wrong_input)

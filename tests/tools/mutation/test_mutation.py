@@ -129,7 +129,7 @@ def test_strong_tests_kill_every_mutant_and_weak_ones_do_not(tmp_path: Path):
     # A number of the module, a property and a method.
     assert outcomes[f"{WEAK}::: 10 -> 11"] == "survived"
     assert outcomes[f"{WEAK}::Room.left: LIMIT - self._used -> (LIMIT + self._used)"] == "survived"
-    assert outcomes[f"{WEAK}::Room.has: wanted <= self.left -> (wanted < self.left)"] == "survived"
+    assert outcomes[f"{WEAK}::Room.has: target <= self.left -> (target < self.left)"] == "survived"
     assert outcomes[f"{WEAK}::Room.__init__: super().__init__() -> pass"] == "survived"
-    assert outcomes[f"{WEAK}::Room.has: wanted <= self.left -> None"] == "killed"
+    assert outcomes[f"{WEAK}::Room.has: target <= self.left -> None"] == "killed"
     assert (ROOT / STRONG).read_bytes() == before

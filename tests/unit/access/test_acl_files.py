@@ -245,7 +245,7 @@ def test_an_account_is_changed_in_its_file_and_keeps_omitted_values(files, path)
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "target",
     [
         {"accessKey": "RocketMQ"},
         {"accessKey": "RocketMQ", "secretKey": "short"},
@@ -253,9 +253,9 @@ def test_an_account_is_changed_in_its_file_and_keeps_omitted_values(files, path)
         {"accessKey": "RocketMQ", "secretKey": "12345678", "whiteRemoteAddress": "nowhere"},
     ],
 )
-def test_an_unauthorized_account_changes_nothing(files, path, wanted):
+def test_an_unauthorized_account_changes_nothing(files, path, target):
     with pytest.raises(ValueError, match=r"should longer|Parse resource|nowhere"):
-        files.put_account(wanted)
+        files.put_account(target)
 
     assert path.read_text() == PLAIN
 

@@ -50,7 +50,7 @@ def test_a_wall_clock_step_moves_no_due_time(clock, steady, step_ms: int) -> Non
         puts.append((clock.now_ms() + DELAY, steady.now_ms() + DELAY))
         clock.advance_ms(100)
 
-    late = [due_times.due_ms(n, unit) - wanted for n, (unit, wanted) in enumerate(puts)]
+    late = [due_times.due_ms(n, unit) - target for n, (unit, target) in enumerate(puts)]
 
     assert all(0 <= each <= RUN_MS + JITTER_MS for each in late)
 
@@ -65,7 +65,7 @@ def test_no_message_is_early_while_the_store_repeats_its_last_time(clock, steady
         puts.append(steady.now_ms() + DELAY)
         clock.advance_ms(7)
 
-    late = [due_times.due_ms(n, stuck + DELAY) - wanted for n, wanted in enumerate(puts)]
+    late = [due_times.due_ms(n, stuck + DELAY) - target for n, target in enumerate(puts)]
 
     assert all(0 <= each <= RUN_MS + JITTER_MS for each in late)
 
@@ -108,7 +108,7 @@ def test_the_oldest_skipped_of_very_many_runs_become_one(clock, steady) -> None:
         due_times.note_put(number, clock.now_ms())
         units.append(clock.now_ms() + 10_000)
 
-    asked = [due_times.due_ms(number, unit) for number, unit in enumerate(units)]
+    requests = [due_times.due_ms(number, unit) for number, unit in enumerate(units)]
 
-    assert asked == [due_times.due_ms(RUNS_KEPT + 49, units[-1])] * len(asked)
-    assert due_times.due_ms(100, units[100]) == asked[100]
+    assert requests == [due_times.due_ms(RUNS_KEPT + 49, units[-1])] * len(requests)
+    assert due_times.due_ms(100, units[100]) == requests[100]

@@ -96,14 +96,14 @@ def test_every_message_of_a_served_call_is_defined() -> None:
         *("PullMessage", "UpdateOffset", "GetOffset", "QueryOffset", "SyncLiteSubscription")
     }
 
-    wanted = {
+    expected = {
         each.name
         for method in service.methods
         if method.name not in not_served
         for each in (method.input_type, method.output_type)
     }
 
-    assert wanted <= MESSAGES.keys()
+    assert expected <= MESSAGES.keys()
 
 
 # Generated messages.
@@ -137,12 +137,12 @@ def messages(kind: type[ProtoMessage]) -> st.SearchStrategy[Any]:
     """Return messages of a kind; only the last field of a oneof is set."""
 
     def made(fields: dict[str, Any]) -> ProtoMessage:
-        taken: set[str] = set()
+        seen: set[str] = set()
         for name, (field, _) in reversed(fields_of(kind).items()):
             if field.oneof and fields[name] is not None:
-                if field.oneof in taken:
+                if field.oneof in seen:
                     fields[name] = None
-                taken.add(field.oneof)
+                seen.add(field.oneof)
         return kind(**fields)
 
     return st.fixed_dictionaries(

@@ -276,23 +276,23 @@ async def test_a_master_that_has_sent_whole_records_is_trusted(
 
 
 @pytest.mark.parametrize(
-    ("told", "asked"), [("10.0.0.9:7000", "10.0.0.9:7000"), (None, "10.0.0.1:10911")]
+    ("reported", "expected"), [("10.0.0.9:7000", "10.0.0.9:7000"), (None, "10.0.0.1:10911")]
 )
 async def test_the_master_is_found_through_name_servers_or_next_to_its_ha_port(
     slave: MessageStore,
     slave_disk: FaultyStorage,
     epochs: Epochs,
     peer: Master,
-    told: str | None,
-    asked: str,
+    reported: str | None,
+    expected: str,
 ) -> None:
     peer.epochs = ()
 
     await LogComparison(
-        epochs, slave, slave_disk, cast("Peers", peer), Shutdown(), lambda: told
+        epochs, slave, slave_disk, cast("Peers", peer), Shutdown(), lambda: reported
     ).before_transfer(HA_ADDRESS)
 
-    assert peer.asked == {asked}
+    assert peer.asked == {expected}
 
 
 async def test_comparing_equal_logs_costs_one_query_about_one_record(

@@ -353,8 +353,8 @@ async def test_the_rest_is_sent_as_it_is_read_piece_by_piece(slave: OneSlave, co
 async def test_a_failed_or_cancelled_read_blocks_nothing(
     slave: OneSlave, cold: None, what: str
 ) -> None:
-    told: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    reports: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
     put_bodies(slave.store, 100)
     slave.report(0)
 
@@ -369,4 +369,4 @@ async def test_a_failed_or_cancelled_read_blocks_nothing(
     await settle()
 
     assert slave.sent == AHEAD
-    assert told == []
+    assert reports == []

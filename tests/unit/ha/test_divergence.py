@@ -191,13 +191,13 @@ async def test_a_record_right_after_a_single_invalid_byte_is_found() -> None:
     log = store.files.log
     begin = put(store).commit_log_offset
 
-    told = list(messages_of(log, begin - 1, log.max_offset))
+    reports = list(messages_of(log, begin - 1, log.max_offset))
 
-    assert [(one["commitLogOffset"], one["size"]) for one in told] == [
+    assert [(one["commitLogOffset"], one["size"]) for one in reports] == [
         (begin - 1, 1),
         (begin, log.max_offset - begin),
     ]
-    assert ["unreadable" in one for one in told] == [True, False]
+    assert ["unreadable" in one for one in reports] == [True, False]
     await store.shutdown()
 
 
@@ -220,17 +220,17 @@ async def test_data_that_the_other_log_no_longer_has_is_not_requested(begin_at: 
     units = [*store.units("TopicTest", 0, 0, 4)]
     begin = units[begin_at][0] if begin_at < 4 else store.max_commit_log_offset
     other = range_of(store)._replace(min_offset=begin)
-    asked: list[Place] = []
+    requests: list[Place] = []
 
     async def ask(places: Sequence[Place]) -> list[str | None]:
-        asked.extend(places)
+        requests.extend(places)
         return [fingerprint(store.files.log, place) for place in places]
 
     end = await find_shared_end(store.files.log, store.max_commit_log_offset, other, ask)
 
     assert end == store.max_commit_log_offset
-    assert all(place.commit_log_offset >= begin for place in asked)
-    assert bool(asked) is (begin_at < 4)
+    assert all(place.commit_log_offset >= begin for place in requests)
+    assert bool(requests) is (begin_at < 4)
     await store.shutdown()
 
 
@@ -331,7 +331,7 @@ async def test_a_message_is_reported_with_all_its_identifiers() -> None:
     units = store.units("TopicTest", 0, 0, 1) + store.units("Other", 3, 0, 1)
     log = store.files.log
 
-    told = list(messages_of(log, 0, log.max_offset))
+    reports = list(messages_of(log, 0, log.max_offset))
 
     common = {
         "queueOffset": 0,
@@ -340,7 +340,7 @@ async def test_a_message_is_reported_with_all_its_identifiers() -> None:
         "reconsumeTimes": 0,
     }
     places = [{"commitLogOffset": offset, "size": size} for offset, size, _ in units]
-    assert told == [
+    assert reports == [
         {"topic": "TopicTest", "queueId": 0, "keys": "", "uniqKey": "", "tags": "", "sysFlag": 0}
         | common
         | places[0],
@@ -358,11 +358,11 @@ async def test_a_body_with_a_wrong_checksum_is_unreadable_up_to_the_next_intact_
     for place in places[1:3]:
         store.files.log.files[0].buffer[place + 100] ^= 1
 
-    told = list(messages_of(store.files.log, 0, store.max_commit_log_offset))
+    reports = list(messages_of(store.files.log, 0, store.max_commit_log_offset))
 
-    assert [one["commitLogOffset"] for one in told] == [places[0], places[1], places[3]]
-    assert told[1]["size"] == places[3] - places[1]
-    assert "unreadable" in told[1]
+    assert [one["commitLogOffset"] for one in reports] == [places[0], places[1], places[3]]
+    assert reports[1]["size"] == places[3] - places[1]
+    assert "unreadable" in reports[1]
     await store.shutdown()
 
 
@@ -386,14 +386,14 @@ async def test_a_record_of_the_second_version_ends_an_invalid_stretch() -> None:
         memoryview(bytes(broken) + as_version_2(whole[begin:third]) + bytes(last))
     )
 
-    told = list(messages_of(other.files.log, 0, other.files.log.max_offset))
+    reports = list(messages_of(other.files.log, 0, other.files.log.max_offset))
 
-    assert [(one["commitLogOffset"], one["size"]) for one in told] == [
+    assert [(one["commitLogOffset"], one["size"]) for one in reports] == [
         (0, at_first),
         (begin, at_second + 1),
         (third + 1, len(last)),
     ]
-    assert ["unreadable" in one for one in told] == [True, False, False]
+    assert ["unreadable" in one for one in reports] == [True, False, False]
     await store.shutdown()
     await other.shutdown()
 
@@ -402,7 +402,9 @@ async def test_the_report_ends_at_the_logs_end() -> None:
     store = await small_log(100)
     end = store.max_commit_log_offset
 
-    told = list(messages_of(store.files.log, end, end + 2 * LOG_FILE_SIZE))
+    reports = list(messages_of(store.files.log, end, end + 2 * LOG_FILE_SIZE))
 
-    assert [(one["commitLogOffset"], one["size"]) for one in told] == [(end, LOG_FILE_SIZE - end)]
+    assert [(one["commitLogOffset"], one["size"]) for one in reports] == [
+        (end, LOG_FILE_SIZE - end)
+    ]
     await store.shutdown()

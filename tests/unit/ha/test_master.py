@@ -223,7 +223,7 @@ async def test_a_slave_that_is_far_behind_is_not_in_sync(
     [
         pytest.param([1 << 40], "the slave has messages that this master lacks", id="ahead"),
         pytest.param([-1], "requested offset -1", id="negative"),
-        pytest.param([0, 1 << 40], "but only", id="beyond what was sent"),
+        pytest.param([0, 1 << 40], "but only", id="beyond the sent data"),
         pytest.param([0, 200, 199], "offsets must not decrease", id="falling"),
         pytest.param([0, 200, 1 << 62], "but only", id="garbage"),
     ],

@@ -47,8 +47,8 @@ async def test_observers_are_told_each_slaves_offset_and_departure(
 ) -> None:
     put_bodies(master, 3)
     async with serving(master, clock) as (ha, port):
-        told: list[tuple[str, int]] = []
-        ha.on_report = lambda address, offset: told.append((address, offset))
+        reports: list[tuple[str, int]] = []
+        ha.on_report = lambda address, offset: reports.append((address, offset))
         slave = await FakeSlave.to(port)
         slave.report(0)
         await slave.log(0, master.max_commit_log_offset)
@@ -58,7 +58,7 @@ async def test_observers_are_told_each_slaves_offset_and_departure(
         slave.close()
         await until_async(lambda: not ha.connections(), "the slave to be gone")
 
-        assert told == [(address, 0), (address, 100), (address, -1)]
+        assert reports == [(address, 0), (address, 100), (address, -1)]
 
 
 async def test_acknowledged_offsets_are_updated_each_second_and_when_a_slave_joins_or_leaves(

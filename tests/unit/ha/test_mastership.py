@@ -53,8 +53,8 @@ class FakeSet:
         return self.registered_by_id
 
     async def states_of(self, addresses: Iterable[str]) -> dict[str, BrokerState]:
-        asked = list(addresses)
-        return {address: self.states[address] for address in asked if address in self.states}
+        requests = list(addresses)
+        return {address: self.states[address] for address in requests if address in self.states}
 
     async def shutdown(self) -> None:
         return

@@ -145,9 +145,9 @@ async def test_our_master_reports_where_deleted_topics_ended(slave: Slave) -> No
     assert slave.deleted == {"T": 30, "made-again": 20}
 
 
-@pytest.mark.parametrize("told", ["", "[]", '{"T":"x"}'])
-async def test_unreadable_deletions_delete_nothing(slave: Slave, told: str) -> None:
-    slave.master.deleted_topics = told
+@pytest.mark.parametrize("report", ["", "[]", '{"T":"x"}'])
+async def test_unreadable_deletions_delete_nothing(slave: Slave, report: str) -> None:
+    slave.master.deleted_topics = report
 
     await slave.sync.sync()
 
@@ -392,8 +392,8 @@ async def test_system_topics_are_never_deleted_or_reported_as_deleted(
     await slave.sync.sync()
 
     assert slave.deleted == {"T": 40}
-    told = [line for line in caplog.messages if line.startswith("topic deleted by the master")]
-    assert told == ["topic deleted by the master topic=T"]
+    reports = [line for line in caplog.messages if line.startswith("topic deleted by the master")]
+    assert reports == ["topic deleted by the master topic=T"]
 
 
 async def test_request_modes_match_the_masters(slave: Slave) -> None:

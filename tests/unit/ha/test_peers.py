@@ -30,7 +30,7 @@ STATE = (
 
 
 class FakeClient:
-    """Answers every request alike."""
+    """Answers every request the same way."""
 
     def __init__(self, code: int = 0, body: bytes = b"", *, is_silent: bool = False) -> None:
         self.closed: list[str] = []
@@ -227,10 +227,10 @@ async def test_a_request_names_its_origin_and_waits_three_seconds() -> None:
     await asking_peers.state_of(PEER)
     await asking_peers.state_of(PEER, [Place(5, 7)], follows=True, doubted=9)
 
-    who = {"clusterName": "c", "brokerName": "b", "brokerAddr": OWN.broker_addr}
+    origin = {"clusterName": "c", "brokerName": "b", "brokerAddr": OWN.broker_addr}
     assert [json.loads(body) for body in client.bodies] == [
-        who | {"follows": False, "places": [], "doubted": None},
-        who | {"follows": True, "places": [[5, 7]], "doubted": 9},
+        origin | {"follows": False, "places": [], "doubted": None},
+        origin | {"follows": True, "places": [[5, 7]], "doubted": 9},
     ]
     assert client.timeouts == [3.0, 3.0]
 

@@ -101,7 +101,7 @@ async def test_a_slave_becomes_master_at_the_end_of_the_received_log() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "last", "became"),
+    ("role", "last_role", "expected"),
     [
         ("", "SYNC_MASTER", "SYNC_MASTER"),
         ("ASYNC_MASTER", "SYNC_MASTER", "ASYNC_MASTER"),
@@ -109,12 +109,12 @@ async def test_a_slave_becomes_master_at_the_end_of_the_received_log() -> None:
     ],
 )
 async def test_it_gets_the_requested_value_or_the_old_masters(
-    asked: str, last: str, became: str
+    role: str, last_role: str, expected: str
 ) -> None:
     slave = OneSlave()
-    slave.last_role = last
+    slave.last_role = last_role
 
-    assert (await slave.promotion.promote(asked)).broker_role == became
+    assert (await slave.promotion.promote(role)).broker_role == expected
 
 
 @pytest.mark.parametrize("role", ["SLAVE", "MASTER", "async_master"])

@@ -169,7 +169,7 @@ async def test_an_empty_slave_starts_where_the_master_says(
     [
         pytest.param(17, b"x", "mappedFileSizeCommitLog", id="not a file's beginning"),
         pytest.param(-1, b"", "which no master sends", id="negative offset"),
-        pytest.param(0, b"\x00\x00\x00\x05aaaa" * 30, "is not a record", id="no record"),
+        pytest.param(0, b"\x00\x00\x00\x05aaaa" * 30, "is not a record", id="invalid record"),
         pytest.param(0, b"\x00\x00\x00\x80" + b"a" * 124, "is not a complete record", id="garbage"),
         pytest.param(0, bytes(200), "is not a record", id="zeros"),
     ],
@@ -359,11 +359,11 @@ async def following_none() -> AsyncIterator[FakeMaster]:
 async def test_the_work_awaited_before_a_transfer_can_forbid_it(
     slave: MessageStore, clock: ManualClock
 ) -> None:
-    asked = []
+    requests = []
 
     async def before(address: str) -> None:
-        asked.append(address)
-        if len(asked) == 1:
+        requests.append(address)
+        if len(requests) == 1:
             raise ReplicationError("its epochs are another cluster's")
 
     async with following_none() as master:
@@ -377,7 +377,7 @@ async def test_the_work_awaited_before_a_transfer_can_forbid_it(
         await master.connected.get()
 
         assert await master.first_report() == 0
-        assert asked == [master.address] * 2
+        assert requests == [master.address] * 2
         await ha.shutdown()
 
 
@@ -441,17 +441,17 @@ async def test_a_port_without_a_listener_is_reported(
 ) -> None:
     async with following(slave, clock) as (ha, fake):
         await fake.first_report()
-        asked: list[str] = []
+        requests: list[str] = []
 
         async def look(address: str) -> None:
-            asked.append(address)
+            requests.append(address)
 
         ha.before_transfer = look
         ha.follow(f"127.0.0.1:{free_port()}")
         await until_async(lambda: ha.state().state == "waiting", "the pause")
 
         assert ha.state().reason.startswith("no connection: ")
-        assert asked == []
+        assert requests == []
 
 
 async def test_connecting_times_out_after_five_seconds(

@@ -283,20 +283,20 @@ async def test_an_error_without_a_text_is_shown_by_its_name(line: Line) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "asked"),
+    ("address", "requests"),
     [
         ("[2001:db8::1]:10912", ("2001:db8::1", 10_912)),
         ("X.example:7", ("X.example", 7)),
     ],
 )
 async def test_a_master_may_be_named_in_any_way(
-    line: Line, address: str, asked: tuple[str, int]
+    line: Line, address: str, requests: tuple[str, int]
 ) -> None:
     line.ha.follow(address)
 
     await line.begins()
 
-    assert line.asked == [asked]
+    assert line.asked == [requests]
 
 
 @pytest.mark.parametrize("address", ["", "garbage", "10.0.0.1:x", "10.0.0.1:0", "10.0.0.1:70000"])

@@ -376,8 +376,8 @@ async def test_a_stranger_may_do_less_until_it_authenticates() -> None:
     peer.connection.sign_in()
 
     assert signed_in == [peer.connection]
-    (told,) = peer.drain()
-    assert frames.settings_of(told.payload) == [(codes.MAX_CONCURRENT_STREAMS, 1_000)]
+    (report,) = peer.drain()
+    assert frames.settings_of(report.payload) == [(codes.MAX_CONCURRENT_STREAMS, 1_000)]
     for _ in range(5):
         peer.call(b"x", LATER)
         upload(peer, 2)

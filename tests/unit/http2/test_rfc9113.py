@@ -146,7 +146,7 @@ ROWS = (
     Row("4.3", "a field block that cannot be decoded ends the connection",
         header_frame(codes.END_HEADERS, b"\xff\xff\xff\xff\xff\xff"),
         GoesAway(ErrorCode.COMPRESSION_ERROR)),
-    Row("4.3", "the block of a refused stream is decoded all the same",
+    Row("4.3", "the block of a refused stream is still decoded",
         # The table stores a field of a malformed request; the next request uses its index.
         header_frame(END_BOTH, b"\x40\x03x-a\x01b" + block_of(("Bad", "")))
         + opens(BLOCK + b"\xbe", 3), Answers(stream_id=3)),

@@ -161,13 +161,13 @@ def test_an_invalid_certificate_has_no_end_date(tmp_path: Path, content: bytes) 
 
 
 def end_by_openssl(path: Path) -> datetime:
-    said = subprocess.run(
+    output = subprocess.run(
         ["openssl", "x509", "-noout", "-enddate", "-in", path],
         capture_output=True,
         text=True,
         check=True,
     )
-    text = said.stdout.strip().removeprefix("notAfter=")
+    text = output.stdout.strip().removeprefix("notAfter=")
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(text), UTC)
 
 

@@ -88,12 +88,12 @@ def test_a_created_topic_has_the_given_flags(tmp_path: Path) -> None:
 
 def test_a_change_is_persisted_counted_and_announced(tmp_path: Path) -> None:
     topics = make_topics(tmp_path)
-    told: list[str] = []
-    topics.on_change = told.append
+    reports: list[str] = []
+    topics.on_change = reports.append
 
     topics.put(TopicConfig(topic_name="T", perm=4))
 
-    assert told == ["T"]
+    assert reports == ["T"]
     assert topics.data_version.counter == 1
     topics.writer.write_now()
     again = make_topics(tmp_path)

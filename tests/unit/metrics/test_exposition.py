@@ -31,8 +31,8 @@ def test_a_gauge_has_its_type_help_text_and_all_labels() -> None:
 def test_no_value_breaks_out_of_its_label(value: str) -> None:
     [family, _] = parsed(text_of(gauge(({"topic": value}, 1), ({"topic": "next"}, 2))))
 
-    said = [each.labels["topic"] for each in family.samples]
-    assert said == [value.replace("\ud800", "?"), "next"]
+    messages = [each.labels["topic"] for each in family.samples]
+    assert messages == [value.replace("\ud800", "?"), "next"]
 
 
 def test_a_text_of_several_lines_is_one_value() -> None:

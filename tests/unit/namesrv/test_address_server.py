@@ -50,21 +50,21 @@ async def web_server() -> AsyncIterator[WebServer]:
                 await writer.wait_closed()
 
 
-def asking(web: WebServer, clock: ManualClock, told: list[list[str]]) -> AddressServer:
-    return AddressServer(f"http://127.0.0.1:{web.port}/rocketmq/nsaddr", clock, told.append)
+def asking(web: WebServer, clock: ManualClock, reports: list[list[str]]) -> AddressServer:
+    return AddressServer(f"http://127.0.0.1:{web.port}/rocketmq/nsaddr", clock, reports.append)
 
 
 async def test_it_reports_name_server_addresses_and_their_changes() -> None:
-    told: list[list[str]] = []
+    reports: list[list[str]] = []
     async with web_server() as web:
-        server = asking(web, ManualClock(), told)
+        server = asking(web, ManualClock(), reports)
         web.says("10.0.0.1:9876;10.0.0.2:9876")
         await server.refresh()
         await server.refresh()
         web.says("10.0.0.3:9876")
         await server.refresh()
 
-    assert told == [["10.0.0.1:9876", "10.0.0.2:9876"], ["10.0.0.3:9876"]]
+    assert reports == [["10.0.0.1:9876", "10.0.0.2:9876"], ["10.0.0.3:9876"]]
     assert web.requests[0].startswith(b"GET /rocketmq/nsaddr HTTP/1.0\r\nHost: 127.0.0.1\r\n")
 
 
@@ -75,43 +75,43 @@ async def test_it_reports_name_server_addresses_and_their_changes() -> None:
 async def test_an_answer_without_addresses_changes_nothing(
     body: str, status: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[list[str]] = []
+    reports: list[list[str]] = []
     async with web_server() as web:
-        server = asking(web, ManualClock(), told)
+        server = asking(web, ManualClock(), reports)
         web.says("10.0.0.1:9876")
         await server.refresh()
         web.says(body, status)
         await server.refresh()
         await server.refresh()
 
-    assert told == [["10.0.0.1:9876"]]
+    assert reports == [["10.0.0.1:9876"]]
     assert caplog.text.count("address server unreachable") == 1
 
 
 async def test_an_unresponsive_server_is_only_waited_for_briefly() -> None:
-    told: list[list[str]] = []
+    reports: list[list[str]] = []
     clock = ManualClock()
     async with web_server() as web:
-        server = asking(web, clock, told)
+        server = asking(web, clock, reports)
         refreshing = asyncio.get_running_loop().create_task(server.refresh())
         await web.asked.wait()
         clock.advance_ms(int(TIMEOUT_S * 1000))
         await refreshing
 
-    assert told == []
+    assert reports == []
 
 
 async def test_it_is_queried_every_two_minutes() -> None:
-    told: asyncio.Queue[list[str]] = asyncio.Queue()
+    report: asyncio.Queue[list[str]] = asyncio.Queue()
     clock = ManualClock()
     async with web_server() as web:
         web.says("10.0.0.1:9876")
         url = f"http://127.0.0.1:{web.port}/"
-        server = AddressServer(url, clock, told.put_nowait)
+        server = AddressServer(url, clock, report.put_nowait)
         await server.start()
-        assert await told.get() == ["10.0.0.1:9876"]
+        assert await report.get() == ["10.0.0.1:9876"]
         await asyncio.sleep(0)
         web.says("10.0.0.2:9876")
         clock.advance_ms(int(PERIOD_S * 1000))
-        assert await told.get() == ["10.0.0.2:9876"]
+        assert await report.get() == ["10.0.0.2:9876"]
         await server.shutdown()

@@ -159,9 +159,9 @@ async def test_a_handle_with_a_forged_field_changes_nothing(
 def test_a_filter_skips_messages_outside_the_subscription(leased: Leased) -> None:
     for n in range(6):
         leased.send(b"%d" % n, tags="A" if n % 2 else "B")
-    wanted = TagFilter.of(build_subscription(TOPIC, "A", 0))
+    target = TagFilter.of(build_subscription(TOPIC, "A", 0))
 
-    leases = leased.pop(message_filter=wanted)
+    leases = leased.pop(message_filter=target)
 
     assert bodies(leases) == [b"1", b"3", b"5"]
     assert leases[0].handle.start_offset == 0

@@ -86,12 +86,12 @@ async def test_a_peer_that_cannot_be_a_broker_is_queried_only_at_a_trusted_addre
     monkeypatch.setattr(broker_hosts, "LOCAL_NETWORKS", ())
     client = RemotingClient(trusts=lambda _address: is_trusted)
 
-    asked = client.request(served.address.replace("127.0.0.1", "localhost"), a_request())
+    request = client.request(served.address.replace("127.0.0.1", "localhost"), a_request())
     if is_trusted:
-        assert (await asked).code == 0
+        assert (await request).code == 0
     else:
         with pytest.raises(RemotingConnectError, match="not the address of one machine"):
-            await asked
+            await request
     await client.shutdown()
 
     assert len(served.seen) == is_trusted

@@ -10,22 +10,22 @@ from broker_core.remoting.deferred_answer import DeferredAnswer
 
 
 def test_a_listener_is_notified_of_completion() -> None:
-    later, told = DeferredAnswer(), list[object]()
-    later.when_done(lambda done: told.append(done.outcome))
-    assert not told
+    later, reports = DeferredAnswer(), list[object]()
+    later.when_done(lambda done: reports.append(done.outcome))
+    assert not reports
 
     later.finish(b"answer")
 
-    assert told == [b"answer"]
+    assert reports == [b"answer"]
 
 
 def test_a_too_late_listener_is_notified_immediately() -> None:
-    later, told = DeferredAnswer(), list[object]()
+    later, reports = DeferredAnswer(), list[object]()
     later.finish(b"answer")
 
-    later.when_done(lambda done: told.append(done.outcome))
+    later.when_done(lambda done: reports.append(done.outcome))
 
-    assert told == [b"answer"]
+    assert reports == [b"answer"]
 
 
 async def test_it_can_be_awaited_before_and_after_it_is_done() -> None:

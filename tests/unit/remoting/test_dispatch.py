@@ -61,20 +61,20 @@ def decoded(frame: bytes | None) -> RemotingCommand:
 
 
 def test_an_observer_of_rejections_receives_nothing_else() -> None:
-    told: list[RequestRefusedError] = []
+    reports: list[RequestRefusedError] = []
     handlers: dict[int, Any] = {10: refuse, 11: fail, 12: lambda *_: None}
-    dispatcher = Dispatcher(handlers, lambda *refusal: told.append(refusal[2]))
+    dispatcher = Dispatcher(handlers, lambda *refusal: reports.append(refusal[2]))
 
     for code in (10, 11, 12, 13):
         dispatcher.dispatch(a_request(code), cast("Connection", FakeConnection()))
 
-    assert [refusal.remark for refusal in told] == ["no such topic"]
+    assert [refusal.remark for refusal in reports] == ["no such topic"]
 
 
 async def test_the_arrival_time_of_immediately_rejected_requests_is_reported() -> None:
-    told: list[float] = []
+    reports: list[float] = []
     handlers: dict[int, Any] = {10: refuse, 11: lambda *_: wait_then(refuse)}
-    dispatcher = Dispatcher(handlers, lambda *refusal: told.append(refusal[3]))
+    dispatcher = Dispatcher(handlers, lambda *refusal: reports.append(refusal[3]))
     connection = FakeConnection()
 
     for code in (10, 11):
@@ -82,7 +82,7 @@ async def test_the_arrival_time_of_immediately_rejected_requests_is_reported() -
     await connection.later[0]
 
     # By the time the other one is rejected, the connection may have begun another turn.
-    assert told == [7.5, 0.0]
+    assert reports == [7.5, 0.0]
 
 
 def refuse(*_: object) -> None:
@@ -199,11 +199,13 @@ async def test_a_rejection_in_a_coroutine_or_later_keeps_its_fields(
     (later,) = connection.later
     assert decoded(await later).ext_fields == {"region": "R"}
     ((command, done),) = connection.waiting
-    told: list[tuple[int, int]] = []
-    dispatcher = Dispatcher(handlers, lambda asked, _, no, __: told.append((asked.opaque, no.code)))
+    reports: list[tuple[int, int]] = []
+    dispatcher = Dispatcher(
+        handlers, lambda request, _, no, __: reports.append((request.opaque, no.code))
+    )
     peer = cast("Connection", connection)
     answer = decoded(dispatcher.frame_of(command, peer, done.outcome))
-    assert told == [(8, 14)]
+    assert reports == [(8, 14)]
     assert (answer.code, answer.remark, answer.ext_fields) == (14, "later", {"k": "v"})
 
 

@@ -392,11 +392,11 @@ async def test_we_may_send_requests_to_a_peer_on_its_own_connection(setup: Setup
     peer = await setup.connect()
 
     peer.send(a_request(ASK_BACK, opaque=0))
-    asked = await peer.receive()
-    assert (asked.code, asked.ext_fields) == (307, {"clientId": "c"})
+    call = await peer.receive()
+    assert (call.code, call.ext_fields) == (307, {"clientId": "c"})
     # The opaque is from our own number space and may equal one of the peer's.
-    assert asked.opaque == 0
-    peer.send(asked.answer(0, None, None, b"running"))
+    assert call.opaque == 0
+    peer.send(call.answer(0, None, None, b"running"))
 
     answer = await peer.receive()
     assert (answer.opaque, answer.body, answer.is_response) == (0, b"running", True)
@@ -411,7 +411,7 @@ async def test_an_unresponsive_peer_is_waited_for_only_for_a_limited_time(setup:
     (connection,) = server.connections
 
     waiting = asyncio.ensure_future(connection.request(RemotingCommand.request(307), 10))  # noqa: TID251
-    asked = await peer.receive()
+    request = await peer.receive()
     clock.advance_ms(9_999)
     await asyncio.sleep(0)
     assert not waiting.done()
@@ -419,7 +419,7 @@ async def test_an_unresponsive_peer_is_waited_for_only_for_a_limited_time(setup:
 
     with pytest.raises(RemotingTimeoutError, match="did not answer request 307 within 10 s"):
         await waiting
-    peer.send(asked.answer(0), a_request(opaque=8))  # too late, but harmless
+    peer.send(request.answer(0), a_request(opaque=8))  # too late, but harmless
     assert (await peer.receive()).opaque == 8
 
 
@@ -527,7 +527,7 @@ async def test_running_out_of_memory_ends_only_that_connection(
 async def test_all_are_notified_of_a_connections_end_even_if_one_fails(
     setup: Setup,
 ) -> None:
-    told: list[object] = []
+    reports: list[object] = []
 
     def fail(_: object) -> None:
         raise KeyError("of a bug")
@@ -537,13 +537,13 @@ async def test_all_are_notified_of_a_connections_end_even_if_one_fails(
     peer.send(RemotingCommand.request(ECHO))
     await peer.receive()
     (connection,) = server.connections
-    connection.on_close += [fail, told.append]
+    connection.on_close += [fail, reports.append]
 
     connection.close()
     await peer.ended()
     await asyncio.sleep(0)
 
-    assert told == [connection]
+    assert reports == [connection]
     assert not server.connections
 
 

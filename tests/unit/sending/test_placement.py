@@ -41,9 +41,9 @@ def add(
     )
 
 
-def refusal(sending: Sending, asked: Destination) -> RequestRefusedError:
+def refusal(sending: Sending, request: Destination) -> RequestRefusedError:
     with pytest.raises(RequestRefusedError) as refused:
-        sending.placement.place(asked)
+        sending.placement.place(request)
     return refused.value
 
 

@@ -77,21 +77,21 @@ class Told:
 async def test_a_waiter_is_notified_once(sync_store, storage, clock, call, status):
     if call:
         storage.fail(call, error=errno.EIO)
-    told = Told()
+    report = Told()
 
-    assert sync_store.acknowledge.notify(put(sync_store), told, clock.monotonic())
+    assert sync_store.acknowledge.notify(put(sync_store), report, clock.monotonic())
 
-    assert not told.statuses
-    await until(lambda: told.statuses)
+    assert not report.statuses
+    await until(lambda: report.statuses)
     clock.advance_ms(10_000)
-    assert told.statuses == [status]
+    assert report.statuses == [status]
 
 
 async def test_a_waiter_is_not_notified_if_there_is_nothing_to_wait_for(store, clock):
-    told = Told()
+    report = Told()
 
-    assert not store.acknowledge.notify(put(store), told, clock.monotonic())
-    assert not told.statuses
+    assert not store.acknowledge.notify(put(store), report, clock.monotonic())
+    assert not report.statuses
 
 
 async def test_after_a_failed_flush_nothing_is_acknowledged(sync_store, storage):
@@ -148,14 +148,14 @@ async def test_without_waiting_messages_there_is_no_usual_wait(store):
 
 async def test_a_turns_puts_are_reported_together_when_the_last_is_durable(sync_store, clock):
     put(sync_store)
-    told = Told()
+    report = Told()
     end = sync_store.max_commit_log_offset
 
-    sync_store.acknowledge.report_together(end, told, clock.monotonic())
+    sync_store.acknowledge.report_together(end, report, clock.monotonic())
 
-    assert not told.statuses
-    await until(lambda: told.statuses)
-    assert told.statuses == [PutMessageStatus.PUT_OK]
+    assert not report.statuses
+    await until(lambda: report.statuses)
+    assert report.statuses == [PutMessageStatus.PUT_OK]
     assert sync_store.flushed_where == end
 
 
@@ -164,15 +164,15 @@ async def test_a_turns_puts_with_a_late_disk_time_out(sync_store, storage, clock
     put(sync_store)
     put_at = clock.monotonic()
     clock.advance_ms(1_000)
-    told = Told()
-    sync_store.acknowledge.report_together(sync_store.max_commit_log_offset, told, put_at)
+    report = Told()
+    sync_store.acknowledge.report_together(sync_store.max_commit_log_offset, report, put_at)
     await gate.until_entered()
 
     clock.advance_ms(3_999)
-    assert told.statuses == []
+    assert report.statuses == []
     clock.advance_ms(1)
 
-    assert told.statuses == [PutMessageStatus.FLUSH_DISK_TIMEOUT]
+    assert report.statuses == [PutMessageStatus.FLUSH_DISK_TIMEOUT]
     gate.open.set()
 
 
@@ -182,12 +182,12 @@ async def test_a_sender_that_cannot_be_notified_keeps_no_other_waiting(sync_stor
             raise KeyError("of a bug")
 
     gate = Gate(storage, "fdatasync")
-    told = Told()
-    for waiter in (Failing(), told):
+    report = Told()
+    for waiter in (Failing(), report):
         end = sync_store.max_commit_log_offset + 1
         put(sync_store)
         sync_store.acknowledge.report_together(end, waiter, 0.0)
     gate.open.set()
     await durable(sync_store, put(sync_store))
 
-    assert told.statuses == [PutMessageStatus.PUT_OK]
+    assert report.statuses == [PutMessageStatus.PUT_OK]

@@ -99,9 +99,9 @@ async def test_pages_are_touched_at_least_half_a_piece_ahead_of_the_puts(
     await store.start()
 
     def is_touched_ahead() -> bool:
-        wanted = min(store.max_commit_log_offset + ahead // 2, LOG_FILE_SIZE)
+        target = min(store.max_commit_log_offset + ahead // 2, LOG_FILE_SIZE)
         return any(
-            int(path.name) + start + length >= wanted for path, start, length in storage.populated
+            int(path.name) + start + length >= target for path, start, length in storage.populated
         )
 
     while store.max_commit_log_offset < LOG_FILE_SIZE - 2_000:
@@ -155,15 +155,15 @@ async def test_a_record_across_the_end_of_a_file_is_not_appended(store):
 
 
 async def test_log_watchers_are_notified_once_of_its_growth(store):
-    told = []
+    reports = []
     log = store.files.log
-    log.on_growth = lambda: told.append(log.max_offset)
+    log.on_growth = lambda: reports.append(log.max_offset)
     put(store)
-    assert told == []
+    assert reports == []
 
     log.watch_growth()
-    assert told == []
+    assert reports == []
     put(store)
     put(store)
 
-    assert len(told) == 1
+    assert len(reports) == 1

@@ -78,11 +78,11 @@ def ext_files(storage: FaultyStorage) -> list[Path]:
     return sorted(path for path in storage.files if "consumequeue_ext" in path.parts)
 
 
-def bodies(store: MessageStore, wanted: MessageFilter, topic: str = "TopicTest") -> list[bytes]:
+def bodies(store: MessageStore, target: MessageFilter, topic: str = "TopicTest") -> list[bytes]:
     found: list[bytes] = []
     queue_offset = store.min_offset_in_queue(topic, 0)
     while True:
-        result = store.get_message(topic, 0, queue_offset, 32, wanted)
+        result = store.get_message(topic, 0, queue_offset, 32, target)
         assert isinstance(result, GetMessageResult)
         if result.status is GetMessageStatus.OFFSET_OVERFLOW_ONE:
             return found

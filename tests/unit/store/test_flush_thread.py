@@ -55,53 +55,53 @@ def a_file(storage: FaultyStorage, name: str = "a") -> StorageFile:
 
 
 async def test_files_are_flushed_in_a_thread_and_the_loop_is_notified_on_its_own(storage, thread):
-    told, flushed_in = Told(), []
+    report, flushed_in = Told(), []
     storage.on_call = lambda call: flushed_in.append((call, threading.current_thread().name))
 
-    thread.submit([a_file(storage), a_file(storage, "b")], told)
-    await told.until(1)
+    thread.submit([a_file(storage), a_file(storage, "b")], report)
+    await report.until(1)
 
     assert [one for one in flushed_in if one[0] == "fdatasync"] == [("fdatasync", "flush")] * 2
-    assert told.errors == [None]
-    assert told.threads == [threading.current_thread()]
+    assert report.errors == [None]
+    assert report.threads == [threading.current_thread()]
 
 
 async def test_the_loop_learns_about_the_error_and_nothing_after_it_is_flushed(storage, thread):
-    told = Told()
+    report = Told()
     storage.fail("fdatasync")
 
-    thread.submit([a_file(storage), a_file(storage, "b")], told)
-    await told.until(1)
+    thread.submit([a_file(storage), a_file(storage, "b")], report)
+    await report.until(1)
 
-    assert isinstance(told.errors[0], OSError)
+    assert isinstance(report.errors[0], OSError)
     assert storage.calls["fdatasync"] == 1
 
 
 async def test_work_queued_meanwhile_comes_next(storage, thread):
-    told = Told()
+    report = Told()
     gate = Gate(storage, "fdatasync")
-    thread.submit([a_file(storage)], told)
+    thread.submit([a_file(storage)], report)
     await gate.until_entered()
     storage.fail("fdatasync")
-    thread.submit([a_file(storage, "b")], told)
+    thread.submit([a_file(storage, "b")], report)
     gate.open.set()
-    await told.until(2)
+    await report.until(2)
 
-    assert told.errors[0] is None
-    assert isinstance(told.errors[1], OSError)
+    assert report.errors[0] is None
+    assert isinstance(report.errors[1], OSError)
 
 
 async def test_a_shutdown_waits_for_queued_work(storage):
-    thread, told = FlushThread(), Told()
+    thread, report = FlushThread(), Told()
     gate = Gate(storage, "fdatasync")
-    thread.submit([a_file(storage)], told)
+    thread.submit([a_file(storage)], report)
     await gate.until_entered()
     asyncio.get_running_loop().run_in_executor(None, gate.open.set)
 
     thread.shutdown()
 
     assert "flush" not in [each.name for each in threading.enumerate()]
-    await told.until(1)
+    await report.until(1)
 
 
 def test_a_closed_loop_receives_nothing_and_the_thread_ends(storage):
@@ -120,21 +120,21 @@ def test_a_closed_loop_receives_nothing_and_the_thread_ends(storage):
 
 
 async def test_without_a_thread_nothing_is_handed_over_until_there_is_one(storage, thread):
-    told = Told()
+    report = Told()
     with (
         mock.patch.object(threading.Thread, "start", side_effect=RuntimeError(NO_THREAD)),
         pytest.raises(RuntimeError),
     ):
-        thread.submit([a_file(storage)], told)
+        thread.submit([a_file(storage)], report)
     assert storage.calls["fdatasync"] == 0
 
-    thread.submit([a_file(storage)], told)
-    await told.until(1)
-    assert told.errors == [None]
+    thread.submit([a_file(storage)], report)
+    await report.until(1)
+    assert report.errors == [None]
 
 
 async def test_a_loop_without_memory_is_notified_later(storage, thread):
-    told, loop = Told(), asyncio.get_running_loop()
+    report, loop = Told(), asyncio.get_running_loop()
     call, lacks = loop.call_soon_threadsafe, [MemoryError(), MemoryError()]
 
     def call_soon_threadsafe(*arguments: Any) -> object:
@@ -143,8 +143,8 @@ async def test_a_loop_without_memory_is_notified_later(storage, thread):
         return call(*arguments)
 
     with mock.patch.object(loop, "call_soon_threadsafe", call_soon_threadsafe):
-        thread.submit([a_file(storage)], told)
-        await told.until(1)
+        thread.submit([a_file(storage)], report)
+        await report.until(1)
 
-    assert told.errors == [None]
+    assert report.errors == [None]
     assert not lacks

@@ -356,7 +356,7 @@ async def test_chains_torn_by_a_power_cut_are_rebuilt_from_the_entries_before(
     whole = IndexFile(storage.open(path), SLOTS, 400)
     cut_at = int(whole.entries(low, low + 1)["offset"][0])
     whole.cut_from(cut_at)
-    wanted = bytes(storage.files[path].data)
+    expected = bytes(storage.files[path].data)
     whole.close()
     torn = FaultyStorage()
     path = await left_index(ManualClock(), torn)
@@ -373,7 +373,7 @@ async def test_chains_torn_by_a_power_cut_are_rebuilt_from_the_entries_before(
 
     index.cut_from(cut_at)
 
-    assert bytes(data) == wanted
+    assert bytes(data) == expected
     index.close()
 
 

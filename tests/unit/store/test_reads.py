@@ -298,10 +298,10 @@ async def test_cold_messages_are_filtered_by_record(clock, storage):
     for n in range(4):
         put(store, body=b"%d" % n)
 
-    wanted = await cold(store, TagFilter(bodies=(b"2",)))
+    expected = await cold(store, TagFilter(bodies=(b"2",)))
     nothing = await cold(store, TagFilter(bodies=(b"9",)))
 
-    assert [m.body for m in messages_of(wanted)] == [b"2"]
+    assert [m.body for m in messages_of(expected)] == [b"2"]
     assert nothing.status is GetMessageStatus.NO_MATCHED_MESSAGE
     await store.shutdown()
 

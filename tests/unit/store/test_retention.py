@@ -65,13 +65,13 @@ async def test_files_are_deleted_after_their_time_at_the_configured_hour(storage
 
 async def test_a_watch_is_told_which_messages_of_a_queue_were_delivered(storage):
     store, clock = await filled(storage, file_reserved_time=24)
-    told = []
-    store.retention.on_expired = lambda *queue: told.append(queue)
+    reports = []
+    store.retention.on_expired = lambda *queue: reports.append(queue)
 
     clock.advance_ms(24 * HOUR_MS)
     await run(store.retention.clean(), clock)
 
-    ((topic, queue_id, first, end),) = told
+    ((topic, queue_id, first, end),) = reports
     assert (topic, queue_id, first) == ("TopicTest", 0, 0)
     assert end == store.min_offset_in_queue("TopicTest", 0) > 0
     await store.shutdown()

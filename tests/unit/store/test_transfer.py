@@ -156,7 +156,7 @@ def test_nothing_beyond_the_read_limit_is_planned_or_skipped():
     "gone",
     [
         pytest.param({"units": (FILLER, (200, 100))}, id="a filler"),
-        pytest.param({"units": ((5000, 100), (200, 100))}, id="a file that is not there"),
+        pytest.param({"units": ((5000, 100), (200, 100))}, id="a missing file"),
         pytest.param({"units": ((950, 100), (200, 100))}, id="an end behind its file"),
         pytest.param({"lost": 0, "units": ((0, 100), (200, 100))}, id="a damaged range"),
         pytest.param({"min_offset": 100, "units": ((0, 100), (200, 100))}, id="an expired file"),
@@ -206,11 +206,11 @@ def test_a_record_in_memory_may_decide():
 
 def test_a_record_on_disk_is_decided_when_it_is_read():
     units = units_of((0, 100))
-    wanted = plan_transfer(
+    expected = plan_transfer(
         units, limits(), window(disk_before=100), file_at, by_record=lambda record: False
     )
 
-    assert (places(wanted), wanted.is_cold) == ([(0, 100)], True)
+    assert (places(expected), expected.is_cold) == ([(0, 100)], True)
 
 
 def test_a_partial_unit_at_the_end_of_its_file_is_skipped():
@@ -256,9 +256,9 @@ def test_ordinary_records_are_planned_like_unusual_ones(wanted, bounds, between,
     units = units_of(*wanted)
 
     usual = plan_transfer(units, bounds, between, file_at)
-    asked = plan_transfer(units, bounds, between, file_at, is_lost=lambda _: False)
+    request = plan_transfer(units, bounds, between, file_at, is_lost=lambda _: False)
 
-    assert usual == asked
+    assert usual == request
 
 
 @pytest.mark.parametrize("is_lost", [None, lambda _: False])

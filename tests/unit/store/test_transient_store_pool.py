@@ -371,9 +371,9 @@ async def test_unlockable_memory_is_reported_once_and_used(
     put(store)
     await store.shutdown()
 
-    said = [entry for entry in caplog.records if "memory not locked" in entry.message]
-    assert len(said) == 1
-    assert f"limit_bytes={said_limit}" in said[0].message
+    report = [entry for entry in caplog.records if "memory not locked" in entry.message]
+    assert len(report) == 1
+    assert f"limit_bytes={said_limit}" in report[0].message
 
 
 async def test_a_pool_larger_than_memory_is_reported_in_one_sentence(clock, storage):

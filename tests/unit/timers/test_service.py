@@ -33,11 +33,11 @@ def handle_of(due_ms: int, **changes) -> RecallHandle:
     "properties", [{"TIMER_DELAY_SEC": 2}, {"TIMER_DELAY_MS": 2_000}, {"TIMER_DELIVER_MS": None}]
 )
 async def test_a_message_is_delivered_at_its_time_and_not_before(run: TimerRun, properties) -> None:
-    asked: dict[str, object] = {
+    fields: dict[str, object] = {
         name: run.clock.now_ms() + 2_000 if value is None else value
         for name, value in properties.items()
     }
-    run.send(b"later", "T", 0, **asked)
+    run.send(b"later", "T", 0, **fields)
 
     assert await run.advance(1_999) == []
     assert await run.advance(2) == [b"later"]
@@ -513,14 +513,14 @@ async def test_the_service_sleeps_until_a_timer_is_due_and_wakes_for_an_earlier_
 async def test_clock_jumps_make_none_of_2000_timers_early_or_lost(clock, storage, rng) -> None:
     run = TimerRun(clock, storage, log_file_size=1 << 20, timers_max=20_000)
     await run.start()
-    wanted: dict[bytes, tuple[str, float]] = {}
+    expected: dict[bytes, tuple[str, float]] = {}
     for number in range(2_000):
         body, after_ms = b"%d" % number, rng.randrange(1, 5_000)
         if rng.random() < 0.5:
-            wanted[body] = "delay", clock.monotonic() * 1000 + after_ms
+            expected[body] = "delay", clock.monotonic() * 1000 + after_ms
             run.send(body, TIMER_DELAY_MS=after_ms)
         else:
-            wanted[body] = "time", clock.now_ms() + after_ms
+            expected[body] = "time", clock.now_ms() + after_ms
             run.send(body, TIMER_DELIVER_MS=clock.now_ms() + after_ms)
         if number % 50 == 0:
             clock.advance_ms(rng.randrange(20))
@@ -532,9 +532,9 @@ async def test_clock_jumps_make_none_of_2000_timers_early_or_lost(clock, storage
     early = [
         each.body
         for each in run.delivered
-        for kind, due in (wanted[each.body],)
+        for kind, due in (expected[each.body],)
         if (each.at_ms if kind == "delay" else each.wall_ms) < due
     ]
     assert early == []
-    assert sorted(each.body for each in run.delivered) == sorted(wanted)
+    assert sorted(each.body for each in run.delivered) == sorted(expected)
     await run.stop()

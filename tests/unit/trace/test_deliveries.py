@@ -43,9 +43,9 @@ def test_the_last_time_of_a_message_delivered_twice_counts() -> None:
     deliveries.note(QUEUE, 1, delivered("once"))
     deliveries.note(QUEUE, 1, delivered("again"))
 
-    [(_, taken)] = deliveries.take(QUEUE, 0, 9)
+    [(_, result)] = deliveries.take(QUEUE, 0, 9)
 
-    assert taken.properties["UNIQ_KEY"] == "again"
+    assert result.properties["UNIQ_KEY"] == "again"
 
 
 def test_too_many_deliveries_push_out_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,10 +29,10 @@ class Peer:
         return topic not in self.hidden
 
 
-def a_watch(peer: Peer | None = None, /, **wanted: Any) -> Watch:
+def a_watch(peer: Peer | None = None, /, **options: Any) -> Watch:
     peer = peer or Peer()
     watcher = Watcher(peer.push, may_see=peer.may_see if peer.hidden else None)
-    return Watch("name", TraceWatch(**wanted), watcher)
+    return Watch("name", TraceWatch(**options), watcher)
 
 
 def told(stage: str, topic: str = "T") -> Any:
@@ -40,7 +40,7 @@ def told(stage: str, topic: str = "T") -> Any:
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "options",
     [
         {"sample": 8, "tag": "paid"},
         {"sample": 8, "key": "7"},
@@ -54,10 +54,10 @@ def told(stage: str, topic: str = "T") -> Any:
         {"filters": {"a": TraceFilter(sample=8), "b": TraceFilter(sample=8, topic="T")}},
         {},
     ],
-    ids=lambda wanted: ",".join(wanted) or "everything",
+    ids=lambda options: ",".join(options) or "everything",
 )
-def test_conditions_on_an_events_content_are_left_to_filters(wanted: dict[str, Any]) -> None:
-    event_sinks = EventSinks([a_watch(**wanted)])
+def test_conditions_on_an_events_content_are_left_to_filters(options: dict[str, Any]) -> None:
+    event_sinks = EventSinks([a_watch(**options)])
 
     assert event_sinks.of_puts["T"] is None
     assert event_sinks.of_pulls["T", "g"] is None or not any(event_sinks.of_pulls["T", "g"])

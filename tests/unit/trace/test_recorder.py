@@ -75,10 +75,10 @@ def test_a_full_recorder_uses_little_more_than_its_byte_limit(
         recorder = Recorder(clock, BYTES_MAX, 10)
         for number in range(MORE_THAN_FITS):
             fill(recorder, number)
-        taken, _ = tracemalloc.get_traced_memory()
+        result, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
 
-        assert BYTES_MAX / 2 < taken < BYTES_MAX * 1.5, fill.__name__
+        assert BYTES_MAX / 2 < result < BYTES_MAX * 1.5, fill.__name__
 
 
 def test_old_events_are_dropped_even_without_requests(

@@ -34,15 +34,15 @@ def test_samples_of_several_filters_have_a_common_one_that_misses_nothing() -> N
     assert (made.sends["T"], made.sends["Tail"], made.sends["U"]) == (20, 20, 7)
     assert selection(TraceFilter(sample=4), TraceFilter(sample=9)).sends["T"] == ALL
     keys = [f"key {number}" for number in range(1_000)]
-    wanted = [
+    expected = [
         key for key in keys if crc32(key.encode()) % 100 == 0 or crc32(key.encode()) % 20 == 0
     ]
-    assert [key for key in keys if made.wants("T", key)] == wanted
+    assert [key for key in keys if made.wants("T", key)] == expected
     assert made.wants("T", None)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "sends", "pulls"),
+    ("options", "sends", "pulls"),
     [
         ({"group": "g"}, ALL, ALL),
         ({"group": "other"}, ALL, NONE),
@@ -56,9 +56,9 @@ def test_samples_of_several_filters_have_a_common_one_that_misses_nothing() -> N
     ],
 )
 def test_only_pulls_that_a_filter_can_match_are_reported(
-    wanted: dict[str, Any], sends: int, pulls: int
+    options: dict[str, Any], sends: int, pulls: int
 ) -> None:
-    made = selection(TraceFilter(**wanted))
+    made = selection(TraceFilter(**options))
 
     assert (made.sends["T"], made.pulls["T", "g"]) == (sends, pulls)
     assert made.wants_of_pulls("T", "g", None) is (pulls != NONE)

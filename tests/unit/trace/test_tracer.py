@@ -43,9 +43,9 @@ async def tracer() -> Any:
 
 
 def watch(
-    tracer: Tracer, connection: Any, wanted: TraceWatch, viewer: Viewer, host: str = ""
+    tracer: Tracer, connection: Any, target: TraceWatch, viewer: Viewer, host: str = ""
 ) -> WatchStart | None:
-    return tracer.watch(connection, wanted, Watcher(viewer, host))
+    return tracer.watch(connection, target, Watcher(viewer, host))
 
 
 def stored(tracer: Tracer, topic: str = "T", **more: Any) -> None:
@@ -85,7 +85,7 @@ async def test_events_arrive_in_batches_numbered_with_strings_for_long_numbers(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "more", "matches"),
+    ("options", "more", "matches"),
     [
         ({"topic": "T"}, {}, True),
         ({"topic": "U"}, {}, False),
@@ -123,10 +123,10 @@ async def test_events_arrive_in_batches_numbered_with_strings_for_long_numbers(
     ],
 )
 async def test_the_broker_applies_the_filter(
-    tracer: Tracer, wanted: dict[str, Any], more: dict[str, Any], matches: bool
+    tracer: Tracer, options: dict[str, Any], more: dict[str, Any], matches: bool
 ) -> None:
     watcher = Viewer()
-    watch(tracer, "c", TraceWatch(**wanted), watcher)
+    watch(tracer, "c", TraceWatch(**options), watcher)
 
     stored(tracer, **more)
     tracer.push_all()
@@ -242,10 +242,10 @@ async def test_an_idle_watch_costs_the_loop_no_time() -> None:
     clock = ManualClock()
     tracer, viewer = Tracer(clock), Viewer()
     watch(tracer, "c", TraceWatch(), viewer)
-    for told in (0, 1, 2):
+    for report in (0, 1, 2):
         await settled()
         assert clock.waiting == 0
-        assert len(viewer.events) == told
+        assert len(viewer.events) == report
 
         stored(tracer)
         await settled()
@@ -285,8 +285,10 @@ async def test_a_slow_watcher_receives_what_the_ring_kept(tracer: Tracer) -> Non
 
 def resumed(watched: WatchStart | None, last_seq: int, received: int) -> TraceWatch:
     assert watched is not None
-    asked = ResumedWatch(watch_id=watched.watch_id, last_seq=str(last_seq), received=str(received))
-    return TraceWatch(resume=asked)
+    request = ResumedWatch(
+        watch_id=watched.watch_id, last_seq=str(last_seq), received=str(received)
+    )
+    return TraceWatch(resume=request)
 
 
 @pytest.mark.parametrize("is_long", [False, True], ids=["at once", "after a push"])
@@ -358,18 +360,18 @@ async def test_a_watch_is_not_resumed_by_another_account_other_filters_or_too_la
     tracer = Tracer(clock)
     watched = tracer.watch("c", TraceWatch(), Watcher(Viewer(), owner="me"))
     tracer.connection_lost("c")
-    asked = resumed(watched, 0, 0)
+    request = resumed(watched, 0, 0)
 
-    def is_resumed(wanted: TraceWatch, owner: str) -> bool:
-        again = tracer.watch("d", wanted, Watcher(Viewer(), owner=owner))
+    def is_resumed(target: TraceWatch, owner: str) -> bool:
+        again = tracer.watch("d", target, Watcher(Viewer(), owner=owner))
         assert again is not None
         return again.is_resumed
 
-    assert not is_resumed(asked, "you")
-    assert not is_resumed(msgspec.structs.replace(asked, topic="T"), "me")
+    assert not is_resumed(request, "you")
+    assert not is_resumed(msgspec.structs.replace(request, topic="T"), "me")
     clock.advance_ms(round(LOST_SECONDS * 1000) + 1)
     tracer.push_all()
-    assert not is_resumed(asked, "me")
+    assert not is_resumed(request, "me")
     await tracer.shutdown()
 
 
@@ -419,7 +421,7 @@ STEPS = {"received": 0, "validated": 40, "appended": 5_040, "dispatched": 5_050}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "more", "matches"),
+    ("options", "more", "matches"),
     [
         ({"stages": ["received"]}, {"steps": STEPS}, True),
         ({"stages": ["received"]}, {}, False),
@@ -432,10 +434,10 @@ STEPS = {"received": 0, "validated": 40, "appended": 5_040, "dispatched": 5_050}
     ],
 )
 async def test_steps_and_times_are_filters(
-    tracer: Tracer, wanted: dict[str, Any], more: dict[str, Any], matches: bool
+    tracer: Tracer, options: dict[str, Any], more: dict[str, Any], matches: bool
 ) -> None:
     viewer = Viewer()
-    watch(tracer, "c", TraceWatch(**wanted), viewer)
+    watch(tracer, "c", TraceWatch(**options), viewer)
 
     stored(tracer, **more)
     tracer.push_all()

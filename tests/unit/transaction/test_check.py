@@ -46,10 +46,10 @@ async def begun_round(transacted: Transacted) -> asyncio.Task[list[CheckedHalf]]
 
 
 def assert_committed(
-    transacted: Transacted, acknowledge: Acknowledgement, asked: CheckedHalf
+    transacted: Transacted, acknowledge: Acknowledgement, request: CheckedHalf
 ) -> None:
     """Commit the checked transactions; the slave has everything."""
-    assert transacted.refusal(asked, COMMIT) is None
+    assert transacted.refusal(request, COMMIT) is None
     acknowledge.replicated(transacted.store.max_commit_log_offset)
     assert transacted.bodies() == [b"half"]
 

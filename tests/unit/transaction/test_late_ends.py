@@ -53,8 +53,8 @@ async def test_a_resumed_transaction_is_checked_from_the_first_time_on(
     transacted.transactions.resume(message)
 
     assert transacted.half_queue()[-1].properties["TRANSACTION_CHECK_TIMES"] == "0"
-    (asked,) = await transacted.round()
-    assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+    (check,) = await transacted.round()
+    assert check.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
 
 
 async def test_a_message_that_cannot_be_restored_is_rejected_and_stays_parked(
@@ -147,9 +147,9 @@ async def test_no_producer_is_checked_for_an_unstorable_copy_and_no_check_counts
         assert await transacted.round() == []
     assert list(transacted.transactions.pending) == [half.queue_offset]
 
-    (asked,) = await transacted.round()
+    (check,) = await transacted.round()
 
-    assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+    assert check.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
 
 
 @pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])

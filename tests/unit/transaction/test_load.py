@@ -31,8 +31,8 @@ async def test_a_restart_restores_undecided_transactions_and_their_check_counts(
 
     counts = {half.check_times for half in again.transactions.pending.values()}
     assert counts == {2, 0}
-    asked = await again.round()
-    assert {one.message.properties["TRANSACTION_CHECK_TIMES"] for one in asked} == {"3", "1"}
+    checks = await again.round()
+    assert {one.message.properties["TRANSACTION_CHECK_TIMES"] for one in checks} == {"3", "1"}
     await again.stop()
 
 

@@ -119,7 +119,7 @@ async def test_the_first_outcome_stays(
 ) -> None:
     half = transacted.send()
     transacted.end(half, first)
-    wanted = [b"half"] if first is COMMIT else []
+    expected = [b"half"] if first is COMMIT else []
     again = transacted
     if is_restarted:
         again = Transacted(clock, storage.crash())
@@ -129,7 +129,7 @@ async def test_the_first_outcome_stays(
 
     assert again.refusal(half, first) is None
     assert again.refusal(half, opposite) == f"the transaction was {first.value}"
-    assert again.bodies() == wanted
+    assert again.bodies() == expected
     if is_restarted:
         await again.stop()
 
@@ -199,10 +199,10 @@ async def test_a_kill_between_copy_and_op_message_only_checks_the_copy(
     again = Transacted(clock, storage.crash())
     await again.start()
 
-    (asked,) = await again.round()
-    assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "2"
+    (check,) = await again.round()
+    assert check.message.properties["TRANSACTION_CHECK_TIMES"] == "2"
     assert again.refusal(half, COMMIT) is None
-    assert again.refusal(asked, COMMIT) is None
+    assert again.refusal(check, COMMIT) is None
     assert again.bodies() == [b"half"]
     await again.stop()
 
@@ -260,8 +260,8 @@ async def test_no_power_cut_forgets_a_committed_message(
 
     again = Transacted(clock, storage.cut_power(rng), flush_disk_type="SYNC_FLUSH")
     await again.start()
-    for asked in await again.round():
-        assert again.refusal(asked, COMMIT) is None
+    for check in await again.round():
+        assert again.refusal(check, COMMIT) is None
     await again.store.flush()
 
     assert {b"%d" % number for number in range(20)} <= set(again.bodies())
@@ -285,9 +285,9 @@ async def test_a_thousand_transactions_survive_random_outcomes_losses_and_kills(
             running.end(half, outcomes[body])
         if number % 50 == 49:
             running.has_producer = rng.random() < 0.7
-            for asked in await running.round():
+            for check in await running.round():
                 if rng.random() < 0.8:
-                    running.end(asked, outcomes[asked.message.body])
+                    running.end(check, outcomes[check.message.body])
         if rng.random() < 0.01:
             running.persist()
         if rng.random() < 0.01:
@@ -295,8 +295,8 @@ async def test_a_thousand_transactions_survive_random_outcomes_losses_and_kills(
             await running.start()
     running.has_producer = True
     while asked_now := await running.round():
-        for asked in asked_now:
-            running.end(asked, outcomes[asked.message.body])
+        for check in asked_now:
+            running.end(check, outcomes[check.message.body])
 
     committed = [body for body, outcome in outcomes.items() if outcome is COMMIT]
     assert sorted(running.bodies()) == sorted(committed)
@@ -420,26 +420,26 @@ async def test_a_checked_transactions_op_message_has_its_key(transacted: Transac
 
 
 async def test_outcomes_are_reported_when_they_are_stored(transacted: Transacted) -> None:
-    told: list[object] = []
+    reports: list[object] = []
     transactions = Transactions(
         transacted.store,
         transacted.offsets,
         transacted.topics.add,
         HOST,
         SteadyClock(transacted.clock),
-        lambda message, topic, queue_id, _: told.append((message.body, topic, queue_id)),
-        lambda message: told.append(message.body),
+        lambda message, topic, queue_id, _: reports.append((message.body, topic, queue_id)),
+        lambda message: reports.append(message.body),
     )
     kept, dropped = transacted.send(b"kept", "T", 2), transacted.send(b"dropped")
     transactions.load()
 
     with transacted.refused_copies():
         transactions.end(GROUP, kept.queue_offset, kept.commit_log_offset, COMMIT)
-    assert told == []
+    assert reports == []
     transactions.end(GROUP, kept.queue_offset, kept.commit_log_offset, COMMIT)
     transactions.end(GROUP, dropped.queue_offset, dropped.commit_log_offset, ROLLBACK)
 
-    assert told == [(b"kept", "T", 2), b"dropped"]
+    assert reports == [(b"kept", "T", 2), b"dropped"]
 
 
 async def test_a_transactions_outcome_is_known(
@@ -529,10 +529,10 @@ async def test_an_unauthorized_end_decides_nothing(
     transacted: Transacted, outcome: Outcome
 ) -> None:
     half = transacted.send(b"half")
-    asked: list[bytes | memoryview] = []
+    requests: list[bytes | memoryview] = []
 
     def refuse(message: MessageExt) -> None:
-        asked.append(message.body)
+        requests.append(message.body)
         raise RequestRefusedError(ResponseCode.NO_PERMISSION, "not yours")
 
     with pytest.raises(RequestRefusedError, match="not yours"):
@@ -540,6 +540,6 @@ async def test_an_unauthorized_end_decides_nothing(
             GROUP, half.queue_offset, half.commit_log_offset, outcome, refuse
         )
 
-    assert asked == [b"half"]
+    assert requests == [b"half"]
     assert list(transacted.transactions.pending) == [half.queue_offset]
     assert transacted.refusal(half, ROLLBACK if outcome is COMMIT else COMMIT) is None

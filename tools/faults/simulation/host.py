@@ -63,7 +63,7 @@ class Host:
         self.broker: Broker | None = None
         self.starts = 0
         self.is_gone = False
-        """Whether the machine is gone for good."""
+        """Whether the machine is permanently lost."""
         self.is_disk_failing = False
         """Flushes may fail, so the broker needn't start."""
         self.wrong: list[str] = []

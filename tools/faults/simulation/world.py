@@ -331,7 +331,7 @@ class World:
             await self._stop(host)
 
     async def _read_the_slave(self, makers: list[Client], reader: Client) -> None:
-        """Lose the master for good: its slave has all acknowledged messages."""
+        """Lose the master permanently: its slave has all acknowledged messages."""
         for one in (*makers, reader):
             one.is_over = True
         self._end_liar()

@@ -233,8 +233,8 @@ def test_a_mail_keeps_its_id_across_retries(post, courier, clock) -> None:
 def test_a_result_is_mailed_with_its_table_and_picture(post, courier) -> None:
     table = (["topic", "sent"], [["orders", "20"]])
     picture = of_bars([("orders", "20", 1.0)])
-    told = content_of("orders", "1 row", table, count=1, path="/sql/", picture=picture)
-    queue_result([mailbox().pk], lambda: told)
+    report = content_of("orders", "1 row", table, count=1, path="/sql/", picture=picture)
+    queue_result([mailbox().pk], lambda: report)
 
     courier.turn()
 

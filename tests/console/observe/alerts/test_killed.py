@@ -85,8 +85,8 @@ def distinct(sink: HttpSink) -> list[Any]:
     found: dict[str, Any] = {}
     for each in sink.of("/hook"):
         # The link is signed again on each attempt.
-        said = {name: value for name, value in each.json().items() if name != "silence_url"}
-        assert found.setdefault(said["id"], said) == said
+        document = {name: value for name, value in each.json().items() if name != "silence_url"}
+        assert found.setdefault(document["id"], document) == document
     return list(found.values())
 
 

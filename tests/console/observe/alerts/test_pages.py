@@ -332,8 +332,8 @@ def test_a_silence_link_asks_for_confirmation(actors: Actors) -> None:
     firing = alert(urgent())
     url = reverse("alerts:silence-link", args=[silence_token(firing.pk)])
 
-    asked = actors.stranger.get(url).content.decode()
-    assert "Silence this alert?" in asked
+    page = actors.stranger.get(url).content.decode()
+    assert "Silence this alert?" in page
     assert Silence.objects.count() == 0
     done = actors.stranger.post(url, {"minutes": "30"}).content.decode()
 

@@ -66,11 +66,15 @@ def test_a_webhook_gets_everything_as_json(alert: Alert) -> None:
         1,
     )
     assert found["title"] == "Firing: billing <b>&: Dead letters growing"
-    [told] = found["alerts"]
-    assert (told["name"], told["broker"], told["severity"]) == ("billing <b>&", "broker-a", "bad")
-    assert told["evidence"] == "3 messages became dead letters within 15 min."
-    assert told["url"].startswith("http://")
-    assert "path" not in told
+    [report] = found["alerts"]
+    assert (report["name"], report["broker"], report["severity"]) == (
+        "billing <b>&",
+        "broker-a",
+        "bad",
+    )
+    assert report["evidence"] == "3 messages became dead letters within 15 min."
+    assert report["url"].startswith("http://")
+    assert "path" not in report
     assert "/alerts/silence/" in found["silence_url"]
 
 

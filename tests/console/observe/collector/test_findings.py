@@ -196,9 +196,9 @@ class Broker:
             self._now_ms += 10_000
             self.ends = [end + more for end, more in zip(self.ends, added, strict=True)]
             rows = [number for queue, end in enumerate(self.ends) for number in (queue, 0, end)]
-            taken = sample({"T": rows}, sampled_at=self._now_ms)
-            taken.topics[0] = type(taken.topics[0])("T", None, rows, self.write_queues)
-            reading = Reading(taken, self._before)
+            result = sample({"T": rows}, sampled_at=self._now_ms)
+            result.topics[0] = type(result.topics[0])("T", None, rows, self.write_queues)
+            reading = Reading(result, self._before)
             figures = Figures(self._before, reading, self._pace)
             self._before = reading
             codes = figures.codes == metrics.HOT_QUEUE.code

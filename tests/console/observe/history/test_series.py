@@ -90,7 +90,7 @@ def test_a_trend_compares_the_ends(values, trend) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "recent", "span"),
+    ("query", "recent", "span"),
     [
         ({}, "1h", HOUR_MS),
         ({"range": "30d"}, "30d", 720 * HOUR_MS),
@@ -100,8 +100,8 @@ def test_a_trend_compares_the_ends(values, trend) -> None:
         ({"from": str(NOW_MS - 7_200_000), "to": str(NOW_MS)}, "", 2 * HOUR_MS),
     ],
 )
-def test_an_address_contains_the_range(asked, recent, span) -> None:
-    found = requested_range(asked, NOW_MS)
+def test_an_address_contains_the_range(query, recent, span) -> None:
+    found = requested_range(query, NOW_MS)
 
     assert (found.recent, found.high_ms - found.low_ms) == (recent, span)
 

@@ -131,9 +131,9 @@ def test_a_group_of_the_same_name_on_another_broker_is_another_group(store) -> N
 
     Judge(store).judge(later, {})
 
-    said = {(each.rule, each.broker) for each in verdicts_of(store).verdicts}
-    assert ("stalled", "broker-a") in said
-    assert ("stalled", "broker-b") not in said
+    text = {(each.rule, each.broker) for each in verdicts_of(store).verdicts}
+    assert ("stalled", "broker-a") in text
+    assert ("stalled", "broker-b") not in text
 
 
 def test_a_stopped_group_is_not_taken_for_one_that_never_started(store) -> None:
@@ -151,13 +151,15 @@ def test_a_stopped_group_is_not_taken_for_one_that_never_started(store) -> None:
         },
     )
     judge = Judge(store)
-    said = []
+    messages = []
     for minute in range(worked + 10, minutes + 1):
         at = NOW_MS + minute * MINUTE_MS
         judge.judge(at, {PAIR: at})
-        said.append({each.rule for each in verdicts_of(store).verdicts if each.kind == PAIR.kind})
+        messages.append(
+            {each.rule for each in verdicts_of(store).verdicts if each.kind == PAIR.kind}
+        )
 
-    assert all(rules == {"stopped"} for rules in said)
+    assert all(rules == {"stopped"} for rules in messages)
 
 
 def test_a_verdict_has_its_rules_names_and_keeps_them(store) -> None:

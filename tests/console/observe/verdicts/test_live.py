@@ -92,16 +92,16 @@ async def told(
 
 
 async def test_only_client_errors_are_reported(tmp_path: Path) -> None:
-    said = await told(tmp_path, STEPS, wrong)
+    report = await told(tmp_path, STEPS, wrong)
 
-    assert said.keys() == WRONG
-    stuck = words(said["queue-stuck", metrics.PROGRESS, "billing@Orders"])
+    assert report.keys() == WRONG
+    stuck = words(report["queue-stuck", metrics.PROGRESS, "billing@Orders"])
     assert "Queue 1 has been stuck" in stuck
     assert "The message is 0-1 at offset 0: 5 B, from 127.0.0.1" in stuck
-    assert "Clients: " in words(said["mismatch", metrics.GROUP, "billing"])
-    assert said["hot-key", metrics.TOPIC, "Orders"].names == {"key": "vip"}
-    assert said["hot-key", metrics.TOPIC, "Orders"].evidence["share"] > 0.7
-    assert "127.0.0.1, which sends to" in words(said["clock-off", metrics.BROKER, "0"])
+    assert "Clients: " in words(report["mismatch", metrics.GROUP, "billing"])
+    assert report["hot-key", metrics.TOPIC, "Orders"].names == {"key": "vip"}
+    assert report["hot-key", metrics.TOPIC, "Orders"].evidence["share"] > 0.7
+    assert "127.0.0.1, which sends to" in words(report["clock-off", metrics.BROKER, "0"])
 
 
 LONG = 130

@@ -24,6 +24,6 @@ class Room(Named):
         """Return the remaining amount."""
         return LIMIT - self._used
 
-    def has(self, wanted: int) -> bool:
+    def has(self, target: int) -> bool:
         """Return whether this amount remains."""
-        return wanted <= self.left
+        return target <= self.left
