@@ -35,14 +35,14 @@ class ScriptedCluster:
         access: Access | None = None,
     ) -> None:
         self.access = access or Access(("127.0.0.1:9876",))
-        self.asked: list[tuple[Queue, dict[str, str]]] = []
+        self.requests: list[tuple[Queue, dict[str, str]]] = []
         self.bodies: list[bytes] = []
         self._answers = answers
 
     async def ask(
         self, queue: Queue, code: int, fields: dict[str, str], body: bytes = b"", **_: Any
     ) -> RemotingCommand:
-        self.asked.append((queue, fields))
+        self.requests.append((queue, fields))
         self.bodies.append(body)
         code, ext_fields, content = self._answers(fields)
         if code == -1:
@@ -77,7 +77,7 @@ def test_pulls_continue_where_the_broker_says() -> None:
     cluster = ScriptedCluster(answers)
 
     assert pulled(cluster, 5, 12) == ([b"5", b"8", b"11"], [])
-    assert [fields["maxMsgNums"] for _, fields in cluster.asked] == ["7", "4", "1"]
+    assert [fields["maxMsgNums"] for _, fields in cluster.requests] == ["7", "4", "1"]
 
 
 def test_expired_messages_are_a_lost_range() -> None:
@@ -103,7 +103,7 @@ def test_a_queue_that_ended_or_stalled_ends_the_pulling(code: int, following: st
     cluster = ScriptedCluster(lambda _: (code, {"nextBeginOffset": following}, b""))
 
     assert pulled(cluster, 5, 10) == ([], [(5, 10)])
-    assert len(cluster.asked) <= PULLS_WITHOUT_PROGRESS_MAX + 1
+    assert len(cluster.requests) <= PULLS_WITHOUT_PROGRESS_MAX + 1
 
 
 @pytest.mark.parametrize("fields", [{}, {"nextBeginOffset": "soon"}])
@@ -127,11 +127,11 @@ def test_each_message_is_sent_until_it_is_acknowledged() -> None:
 
     asyncio.run(Sender(cluster, "pg").send_all(outgoing))  # type: ignore[arg-type]
 
-    assert len(cluster.asked) == 5 + 3
-    assert {fields["i"] for _, fields in cluster.asked} == {
+    assert len(cluster.requests) == 5 + 3
+    assert {fields["i"] for _, fields in cluster.requests} == {
         f"KEYS\x01{number}" for number in range(5)
     }
-    assert len({queue for queue, _ in cluster.asked}) == 3
+    assert len({queue for queue, _ in cluster.requests}) == 3
 
 
 def test_an_unacknowledged_message_fails_the_write() -> None:
@@ -140,7 +140,7 @@ def test_an_unacknowledged_message_fails_the_write() -> None:
 
     with pytest.raises(ReportError, match="does not answer"):
         asyncio.run(sender.send_all([Outgoing("orders", b"x", {"KEYS": "k"})]))
-    assert len(cluster.asked) == 1 + 5
+    assert len(cluster.requests) == 1 + 5
 
 
 def test_a_permanently_rejected_message_is_sent_once() -> None:
@@ -149,7 +149,7 @@ def test_a_permanently_rejected_message_is_sent_once() -> None:
 
     with pytest.raises(ReportError, match="The broker refuses: code 13"):
         sent(cluster, Outgoing("orders", b"x", {"KEYS": "k"}))
-    assert len(cluster.asked) == 1
+    assert len(cluster.requests) == 1
 
 
 def test_a_body_larger_than_brokers_accept_is_not_sent_at_all() -> None:
@@ -157,7 +157,7 @@ def test_a_body_larger_than_brokers_accept_is_not_sent_at_all() -> None:
 
     with pytest.raises(ReportError, match="a body of 1,001 bytes, more than the 1,000"):
         sent(cluster, Outgoing("orders", bytes(1001), {"KEYS": "k"}))
-    assert not cluster.asked
+    assert not cluster.requests
 
 
 def test_bodies_above_a_size_are_compressed() -> None:
@@ -166,7 +166,7 @@ def test_bodies_above_a_size_are_compressed() -> None:
     sent(cluster, Outgoing("orders", bytes(99), {}), Outgoing("orders", bytes(100), {}))
 
     assert cluster.bodies == [bytes(99), zlib.compress(bytes(100))]
-    assert [int(fields["f"]) for _, fields in cluster.asked] == [0, 0x1 | 0x300]
+    assert [int(fields["f"]) for _, fields in cluster.requests] == [0, 0x1 | 0x300]
 
 
 def test_messages_with_a_sharding_key_go_to_one_queue_in_order() -> None:
@@ -180,7 +180,7 @@ def test_messages_with_a_sharding_key_go_to_one_queue_in_order() -> None:
     sent(cluster, *outgoing)
 
     by_queue: dict[int, list[int]] = {}
-    for (queue, _), body in zip(cluster.asked, cluster.bodies, strict=True):
+    for (queue, _), body in zip(cluster.requests, cluster.bodies, strict=True):
         if keys[int(body) % 5]:
             by_queue.setdefault(queue.queue_id, []).append(int(body))
     # The value of Java's "…".hashCode(), modulo three queues.
@@ -201,7 +201,7 @@ def test_order_is_kept_while_a_broker_is_away() -> None:
 
     sent(cluster, *outgoing)
 
-    assert {queue.queue_id for queue, _ in cluster.asked} == {2}
+    assert {queue.queue_id for queue, _ in cluster.requests} == {2}
     assert list(dict.fromkeys(cluster.bodies)) == [one.body for one in outgoing]
     assert cluster.bodies == sorted(cluster.bodies, key=int)
 
@@ -212,7 +212,7 @@ def test_nothing_more_is_sent_after_a_rejected_message() -> None:
 
     with pytest.raises(ReportError):
         sent(cluster, *(Outgoing("orders", b"x", {}, queue_id=0) for _ in range(100)))
-    assert len(cluster.asked) == 1
+    assert len(cluster.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_a_queue_of_several_brokers_needs_a_brokers_name() -> None:
     with pytest.raises(ReportError, match=r"exists on several brokers \(broker-a, broker-b\)"):
         sent(cluster, Outgoing("orders", b"x", {}, queue_id=0))
     sent(cluster, Outgoing("orders", b"x", {}, queue_id=0, broker_name="broker-b"))
-    assert cluster.asked[0][0].broker_name == "broker-b"
+    assert cluster.requests[0][0].broker_name == "broker-b"
 
 
 def accept(_: dict[str, str]) -> tuple[int, dict[str, str], bytes]:

@@ -38,7 +38,7 @@ BIG = "12345678901234567890"
 POLL_S = 0.25
 
 
-class Told(NamedTuple):
+class PreviewRow(NamedTuple):
     """A preview's row for a queue."""
 
     old: int
@@ -87,7 +87,7 @@ def wait_for_commits(client: RawClient, topic: str, group: str, offset: int) -> 
     )
 
 
-def told(page: Page) -> dict[int, Told]:
+def preview_rows(page: Page) -> dict[int, PreviewRow]:
     """Return the rows of a page's preview, by queue."""
     rows = page.locator("main table tbody tr")
     expect(rows).to_have_count(QUEUES)
@@ -95,7 +95,7 @@ def told(page: Page) -> dict[int, Told]:
     for cells in rows.evaluate_all("rows => rows.map(row => [...row.cells].map(c => c.innerText))"):
         queue, *numbers = cells
         old, new, again, skipped = (int(re.sub(r"\D", "", each)) for each in numbers[:4])
-        found[int(queue.rpartition("·")[2])] = Told(old, new, again, skipped)
+        found[int(queue.rpartition("·")[2])] = PreviewRow(old, new, again, skipped)
     return found
 
 
@@ -140,7 +140,9 @@ def test_members_reread_the_previewed_messages_and_undo_restores_them(
         page.get_by_label("Earliest retained message").check()
         page.get_by_role("button", name="Preview").click()
         expect(page.get_by_text("The group is consuming")).to_be_visible()
-        assert told(page) == {each: Told(FIRST, 0, FIRST, 0) for each in range(QUEUES)}
+        assert preview_rows(page) == {
+            each: PreviewRow(FIRST, 0, FIRST, 0) for each in range(QUEUES)
+        }
         received = applied(page, follower)
         until(lambda: set(follower.keys[received:]) >= first, "all again", seconds=SECONDS)
         wait_for_commits(client, topic, group, FIRST)
@@ -155,7 +157,9 @@ def test_members_reread_the_previewed_messages_and_undo_restores_them(
         resets = page.locator("tr", has_text="offset.reset")
         resets.first.get_by_role("link", name="Undo").click()
         expect(page.get_by_role("heading", name="Preview undo")).to_be_visible()
-        assert told(page) == {each: Told(FIRST + MORE, FIRST, MORE, 0) for each in range(QUEUES)}
+        assert preview_rows(page) == {
+            each: PreviewRow(FIRST + MORE, FIRST, MORE, 0) for each in range(QUEUES)
+        }
         received = applied(page, follower)
         until(lambda: set(follower.keys[received:]) >= more, "these again", seconds=SECONDS)
         wait_for_commits(client, topic, group, FIRST + MORE)

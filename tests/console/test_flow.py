@@ -193,49 +193,51 @@ def test_a_hundred_pages_in_four_seconds_read_the_history_once(brokers) -> None:
 
 
 @pytest.fixture
-def asked(brokers, monkeypatch) -> list[int]:
+def broker_requests(brokers, monkeypatch) -> list[int]:
     """Receives an item for each request to the broker."""
-    asked = []
+    broker_requests = []
     check = type(brokers).check
 
     def counted(self: FakeBroker) -> None:
-        asked.append(1)
+        broker_requests.append(1)
         check(self)
 
     monkeypatch.setattr(type(brokers), "check", counted)
-    return asked
+    return broker_requests
 
 
-def test_ten_overview_viewers_query_the_broker_as_often_as_one(actors, asked, monkeypatch) -> None:
+def test_ten_overview_viewers_query_the_broker_as_often_as_one(
+    actors, broker_requests, monkeypatch
+) -> None:
     now = now_ms()
     monkeypatch.setattr("console.observe.overview.views.now_ms", lambda: now)
     url = reverse("overview:summary")
 
     actors.reader.get(url)
-    once = len(asked)
+    once = len(broker_requests)
     for _ in range(9):
         assert actors.admin.get(url).status_code == 200
 
     assert once > 0
-    assert len(asked) == once
+    assert len(broker_requests) == once
 
 
 def test_a_hundred_overview_loads_query_the_broker_as_often_as_one(
-    actors, asked, monkeypatch
+    actors, broker_requests, monkeypatch
 ) -> None:
     now = now_ms()
     monkeypatch.setattr("console.observe.overview.views.now_ms", lambda: now)
 
     actors.reader.get(reverse("overview:index"))
-    once = len(asked)
+    once = len(broker_requests)
     for number in range(99):
         name = "overview:index" if number % 2 else "overview:summary"
         assert actors.reader.get(reverse(name)).status_code == 200
-    assert len(asked) == once > 0
+    assert len(broker_requests) == once > 0
 
     monkeypatch.setattr("console.observe.overview.views.now_ms", lambda: now + SUMMARY_KEPT_MS)
     actors.reader.get(reverse("overview:index"))
-    assert len(asked) == 2 * once
+    assert len(broker_requests) == 2 * once
 
 
 def test_viewers_also_share_a_brokers_fault(actors, brokers, monkeypatch) -> None:

@@ -100,7 +100,7 @@ def fill(brokers: FakeBroker, topics: int, groups: int, connections: int) -> Non
     keep(history_store(), now - now % STEP_MS - 3 * STEP_MS, subjects)
 
 
-class Asked:
+class CountedCalls:
     """A part of the gateway that counts requests to brokers.
 
     A call about several topics or groups counts as one for each.
@@ -128,12 +128,12 @@ class Asked:
 
 
 @pytest.fixture
-def asked(brokers: FakeBroker) -> list[str]:
+def broker_requests(brokers: FakeBroker) -> list[str]:
     """The requests of pages to brokers from now on, each by its name."""
     counted: list[str] = []
     for name in ("cluster", "topics", "groups", "offsets", "files", "browse", "repair", "naming"):
         # The gateway is frozen, and is discarded with its brokers after the test.
-        object.__setattr__(gateway(), name, Asked(getattr(gateway(), name), counted))
+        object.__setattr__(gateway(), name, CountedCalls(getattr(gateway(), name), counted))
     return counted
 
 
@@ -177,7 +177,7 @@ def test_each_page_of_a_large_cluster_meets_its_time_limit(actors, brokers) -> N
 
 
 def test_the_requests_of_one_more_viewer_do_not_grow_with_the_topics(
-    actors, brokers, asked
+    actors, brokers, broker_requests
 ) -> None:
     """The first viewer of the overview requests everything, every few seconds."""
 
@@ -185,9 +185,9 @@ def test_the_requests_of_one_more_viewer_do_not_grow_with_the_topics(
         found = {}
         for page in PAGES:
             assert actors.admin.get(page.path).status_code == 200, page.path
-            asked.clear()
+            broker_requests.clear()
             actors.admin.get(page.path)
-            found[page.path] = len(asked)
+            found[page.path] = len(broker_requests)
         return found
 
     fill(brokers, FEW, FEW, FEW)

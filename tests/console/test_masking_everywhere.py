@@ -323,15 +323,15 @@ def test_a_groups_sql_expression_does_not_reveal_its_content(actors, messages, b
     topic, offset = messages[6]
     page = reverse("family:message", args=["broker-a", 0, offset, topic])
 
-    def told(value: str) -> str:
+    def page_for(value: str) -> str:
         subscription = Subscription("Orders", "SQL92", f"iban = '{value}'")
         brokers.subscriptions["fraud-check"] = [subscription]
         return steady(body_of(actors.admin.get(page)).replace(value, ""))
 
     wrong = "DE02120300000000202052"
-    assert told(IBAN) != told(wrong)
+    assert page_for(IBAN) != page_for(wrong)
     make_rules()
-    assert told(IBAN) == told(wrong)
+    assert page_for(IBAN) == page_for(wrong)
 
 
 def test_a_user_without_message_permission_learns_nothing_that_only_messages_reveal(

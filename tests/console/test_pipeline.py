@@ -74,33 +74,33 @@ def fake(settings: Settings, builder: StoreBuilder) -> None:
     settings.TREBUCHET_ANALYTICS_COMMAND = COMMAND
 
 
-def wanted(task: str = INGEST) -> bool:
+def is_wanted(task: str = INGEST) -> bool:
     return news.is_wanted(task, {"broker": BROKER}, now_ms())
 
 
 def test_beat_sends_nothing_before_there_is_work(builder: StoreBuilder, lake: Lake) -> None:
     jobs = LakeJobs(lake.place, ArrowWriter)
-    first = wanted()
+    first = is_wanted()
     jobs.ingest(lake.source)
-    idle = wanted()
+    idle = is_wanted()
     builder.put_many(3).write()
-    new = wanted()
+    new = is_wanted()
     jobs.ingest(lake.source)
 
-    assert (first, idle, new, wanted()) == (True, False, True, False)
+    assert (first, idle, new, is_wanted()) == (True, False, True, False)
 
 
 def test_a_newly_sampled_hour_is_news(lake: Lake, tmp_path: Path) -> None:
     LakeJobs(lake.place, ArrowWriter).ingest(lake.source)
     folder = tmp_path / "samples"
     folder.mkdir()
-    before = wanted()
+    before = is_wanted()
     hour = folder / "2026-11-21T09Z.jsonl.gz"
     hour.touch()
     later = now_ms() / 1000 + 60
     os.utime(hour, (later, later))
 
-    assert (before, wanted()) == (False, True)
+    assert (before, is_wanted()) == (False, True)
 
 
 def test_maintenance_follows_batches_and_days(
@@ -108,9 +108,9 @@ def test_maintenance_follows_batches_and_days(
 ) -> None:
     jobs = LakeJobs(lake.place, ArrowWriter)
     jobs.ingest(lake.source)
-    after_batch = wanted(MAINTAIN)
+    after_batch = is_wanted(MAINTAIN)
     jobs.maintain()
-    tidy = wanted(MAINTAIN)
+    tidy = is_wanted(MAINTAIN)
     tomorrow = news.is_wanted(MAINTAIN, {}, now_ms() + 86_400_000)
 
     assert (after_batch, tidy, tomorrow) == (True, False, True)
@@ -123,7 +123,7 @@ def test_a_broken_lake_is_left_alone_for_minutes(lake: Lake) -> None:
     with pytest.raises(Exception, match="rebuild"):
         jobs.ingest(lake.source)
 
-    assert not wanted()
+    assert not is_wanted()
     later = now_ms() + news.ERROR_PAUSE_MS + 1000
     assert news.is_wanted(INGEST, {"broker": BROKER}, later)
 
@@ -133,8 +133,8 @@ def test_without_a_lake_no_lake_jobs_are_sent_but_reports_are(
 ) -> None:
     settings.TREBUCHET_LAKE = ""
 
-    assert not wanted()
-    assert wanted("console.reports.run_scheduled_report")
+    assert not is_wanted()
+    assert is_wanted("console.reports.run_scheduled_report")
     assert pipeline_schedule() == {}
 
 
@@ -270,7 +270,7 @@ class FakeRedis(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
     def __init__(self) -> None:
-        self.asked: list[list[str]] = []
+        self.requests: list[list[str]] = []
         self.lengths = {QUEUE: 0, UNACKNOWLEDGED_KEY: 0}
         server = self
 
@@ -281,7 +281,7 @@ class FakeRedis(socketserver.ThreadingTCPServer):
                     for _ in range(int(head[1:])):
                         size = int(self.rfile.readline()[1:])
                         words.append(self.rfile.read(size + 2)[:-2].decode())
-                    server.asked.append(words)
+                    server.requests.append(words)
                     self.wfile.write(server.answer(words))
 
         super().__init__(("127.0.0.1", 0), Handler)
@@ -311,14 +311,14 @@ def test_the_standby_waits_for_a_job_and_reports_its_presence(redis: FakeRedis) 
         target=standby.wait_for_job, args=(redis.url,), kwargs={"after_work": False}
     )
     waiting.start()
-    until(lambda: ["LLEN", QUEUE] in redis.asked, "the standby to ask")
+    until(lambda: ["LLEN", QUEUE] in redis.requests, "the standby to ask")
     assert waiting.is_alive()
     redis.lengths[QUEUE] = 1
     waiting.join(SECONDS_MAX)
 
     assert not waiting.is_alive()
-    assert redis.asked[:2] == [["AUTH", "pa:ss"], ["SELECT", "3"]]
-    assert redis.asked[3][:3] == ["SET", ALIVE_KEY, "standby"]
+    assert redis.requests[:2] == [["AUTH", "pa:ss"], ["SELECT", "3"]]
+    assert redis.requests[3][:3] == ["SET", ALIVE_KEY, "standby"]
 
 
 def test_jobs_of_a_killed_worker_wake_the_next_one_once(redis: FakeRedis) -> None:
@@ -326,7 +326,7 @@ def test_jobs_of_a_killed_worker_wake_the_next_one_once(redis: FakeRedis) -> Non
 
     standby.wait_for_job(redis.url, after_work=False)
 
-    assert ["LLEN", QUEUE] not in redis.asked
+    assert ["LLEN", QUEUE] not in redis.requests
 
 
 def test_a_missing_redis_is_waited_for(
@@ -365,7 +365,7 @@ def test_a_waiting_pipeline_uses_less_than_twenty_megabytes(redis: FakeRedis) ->
     with subprocess.Popen(
         [sys.executable, "-m", "console.data.pipeline.standby"], cwd=ROOT, env=environment
     ) as process:
-        until(lambda: ["LLEN", QUEUE] in redis.asked, "the standby to ask")
+        until(lambda: ["LLEN", QUEUE] in redis.requests, "the standby to ask")
         status = Path(f"/proc/{process.pid}/status").read_text()
         process.terminate()
 

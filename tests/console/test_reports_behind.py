@@ -76,7 +76,7 @@ def links_of(
     ]
 
 
-def asked(address: str) -> dict[str, str]:
+def parameters_of(address: str) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
 
 
@@ -96,19 +96,19 @@ def test_a_figure_links_to_the_messages_of_its_topic_and_time(
     of_topic, of_row = links_of(behind)
 
     assert urlsplit(of_row).path == reverse("browse:search")
-    assert asked(of_row) == {
+    assert parameters_of(of_row) == {
         "topic": "shop/a b",
         "from": str(MINUTE_MS + low),
         "to": str(MINUTE_MS + high),
     }
-    assert asked(of_topic)["from"] == str(MINUTE_MS - 3_600_000)
+    assert parameters_of(of_topic)["from"] == str(MINUTE_MS - 3_600_000)
 
 
 @pytest.mark.django_db
 def test_a_figure_may_belong_to_a_topic_named_after_its_group() -> None:
     of_group, of_row = links_of({"topic": "topic", "first": "time", "prefixes": {"hits": "%DLQ%"}})
 
-    assert asked(of_group)["topic"] == asked(of_row)["topic"] == "%DLQ%shop/a b"
+    assert parameters_of(of_group)["topic"] == parameters_of(of_row)["topic"] == "%DLQ%shop/a b"
     assert links_of({"topic": "topic", "prefixes": {"others": "%DLQ%"}}, name="second") == []
 
 
@@ -116,7 +116,7 @@ def test_a_figure_may_belong_to_a_topic_named_after_its_group() -> None:
 def test_a_keys_figure_links_to_the_messages_with_the_key() -> None:
     _, of_row = links_of({"topic": "topic", "first": "time", "key": "key"})
 
-    assert asked(of_row)["key"] == "k'1"
+    assert parameters_of(of_row)["key"] == "k'1"
 
 
 @pytest.mark.django_db
@@ -138,7 +138,7 @@ def test_permitted_users_query_the_lake_for_data_the_log_has_lost(settings: Sett
     _, of_row = links_of(behind, is_staff=True, log_stored_from=MINUTE_MS + 1)
 
     assert urlsplit(of_row).path == reverse("sql:editor")
-    assert asked(of_row)["topic"] == "shop/a b"
+    assert parameters_of(of_row)["topic"] == "shop/a b"
 
 
 @pytest.mark.django_db
@@ -155,7 +155,12 @@ def test_links_for_other_users_and_data_still_in_the_log_search_the_log(
 
 
 def test_a_links_query_finds_exactly_its_messages() -> None:
-    asked = {"topic": "it's", "from": str(MINUTE_MS), "to": str(MINUTE_MS + 500), "key": "k'1"}
+    parameters = {
+        "topic": "it's",
+        "from": str(MINUTE_MS),
+        "to": str(MINUTE_MS + 500),
+        "key": "k'1",
+    }
     connection = duckdb.connect(":memory:", config={"threads": 1})
     connection.execute("SET TimeZone = 'Asia/Tokyo'")
     connection.execute("CREATE SCHEMA bronze")
@@ -169,13 +174,13 @@ def test_a_links_query_finds_exactly_its_messages() -> None:
         {"start": MINUTE_MS},
     )
 
-    rows = connection.sql(query_of(asked)).project("queue_offset").fetchall()
+    rows = connection.sql(query_of(parameters)).project("queue_offset").fetchall()
 
     assert [row[0] for row in rows] == [0, 499]
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "parameters",
     [
         {},
         {"topic": "a", "from": "5", "to": "5"},
@@ -184,5 +189,7 @@ def test_a_links_query_finds_exactly_its_messages() -> None:
         {"topic": "a", "from": "1", "to": "999999999999999"},
     ],
 )
-def test_an_address_without_a_topic_and_a_time_is_not_a_query(asked: dict[str, str]) -> None:
-    assert query_of(asked) == ""
+def test_an_address_without_a_topic_and_a_time_is_not_a_query(
+    parameters: dict[str, str],
+) -> None:
+    assert query_of(parameters) == ""

@@ -49,13 +49,13 @@ def _asked_anew(brokers, settings, monkeypatch) -> None:
     monkeypatch.setattr(services, "cached", Cached(lambda: found))
 
 
-def asked(**headers: Any) -> Any:
+def scrape(**headers: Any) -> Any:
     views.shared_page.forget()
     return Client().get("/metrics", **headers)
 
 
 def samples(name: str) -> list[Sample]:
-    answer = asked()
+    answer = scrape()
     assert answer.status_code == 200, answer.content
     return [
         each
@@ -94,13 +94,13 @@ def sampled(
 def test_no_one_may_query_unless_a_setting_allows_it(settings) -> None:
     settings.TREBUCHET_METRICS = access.OFF
 
-    assert asked().status_code == 404
-    assert asked(HTTP_AUTHORIZATION=f"Bearer {TOKEN}").status_code == 404
+    assert scrape().status_code == 404
+    assert scrape(HTTP_AUTHORIZATION=f"Bearer {TOKEN}").status_code == 404
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "127.3.2.1"])
 def test_this_machine_may_query_on_loopback(address) -> None:
-    assert asked(REMOTE_ADDR=address).status_code == 200
+    assert scrape(REMOTE_ADDR=address).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_this_machine_may_query_on_loopback(address) -> None:
     ],
 )
 def test_others_may_not(headers) -> None:
-    answer = asked(**headers)
+    answer = scrape(**headers)
 
     assert answer.status_code == 403
     assert b"trebuchet_" not in answer.content
@@ -125,7 +125,7 @@ def test_others_may_not(headers) -> None:
 def test_without_the_token_no_one_gets_the_page(given, settings) -> None:
     settings.TREBUCHET_METRICS, settings.TREBUCHET_METRICS_TOKEN = access.TOKEN, TOKEN
 
-    answer = asked(HTTP_AUTHORIZATION=given)
+    answer = scrape(HTTP_AUTHORIZATION=given)
 
     assert (answer.status_code, answer["WWW-Authenticate"]) == (401, "Bearer")
     assert b"trebuchet_" not in answer.content
@@ -134,7 +134,7 @@ def test_without_the_token_no_one_gets_the_page(given, settings) -> None:
 def test_a_client_with_the_token_may_query_from_anywhere(settings) -> None:
     settings.TREBUCHET_METRICS, settings.TREBUCHET_METRICS_TOKEN = access.TOKEN, TOKEN
 
-    answer = asked(HTTP_AUTHORIZATION=f"Bearer {TOKEN}", REMOTE_ADDR="192.0.2.7")
+    answer = scrape(HTTP_AUTHORIZATION=f"Bearer {TOKEN}", REMOTE_ADDR="192.0.2.7")
 
     assert answer.status_code == 200
     assert answer["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -252,9 +252,9 @@ def test_reports_show_when_they_last_succeeded() -> None:
 
 def test_more_groups_do_not_cause_more_database_queries(django_assert_num_queries) -> None:
     sampled()
-    asked()
+    scrape()
     with CaptureQueriesContext(connection) as few:
-        asked()
+        scrape()
     sampled(groups=20)
     ReportRun.objects.bulk_create(ReportRun(report=f"r{number}") for number in range(20))
     Rule.objects.bulk_create(
@@ -262,7 +262,7 @@ def test_more_groups_do_not_cause_more_database_queries(django_assert_num_querie
     )
 
     with django_assert_num_queries(len(few)):
-        asked()
+        scrape()
 
 
 def test_neighbours_arrive_after_the_first_page_and_delay_none(monkeypatch) -> None:
@@ -300,24 +300,24 @@ def test_neighbours_are_fetched_once_a_minute_and_dropped_when_idle() -> None:
 
     cached = Cached(read, lambda: now[0])
 
-    def told(at_ms: int) -> int | None:
+    def value_at(at_ms: int) -> int | None:
         now[0] = at_ms
         return cached.get()
 
-    assert told(0) is None
+    assert value_at(0) is None
     cached.wait()
-    assert told(EVERY_MS - 1) == 0
+    assert value_at(EVERY_MS - 1) == 0
     cached.wait()
     assert found == [0]
-    assert told(EVERY_MS) == 0
+    assert value_at(EVERY_MS) == 0
     cached.wait()
-    assert told(2 * EVERY_MS) == 1
+    assert value_at(2 * EVERY_MS) == 1
     assert hangs.wait(LIMIT_SECONDS)
-    assert told(EVERY_MS + STALE_MS - 1) == 1
-    assert told(EVERY_MS + STALE_MS) is None
+    assert value_at(EVERY_MS + STALE_MS - 1) == 1
+    assert value_at(EVERY_MS + STALE_MS) is None
     goes_on.set()
     cached.wait()
-    assert told(EVERY_MS + STALE_MS) == 2
+    assert value_at(EVERY_MS + STALE_MS) == 2
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_promtool_finds_nothing() -> None:
 
     done = subprocess.run(
         [promtool, "check", "metrics"],
-        input=asked().content,
+        input=scrape().content,
         capture_output=True,
         timeout=LIMIT_SECONDS,
     )

@@ -228,8 +228,8 @@ def test_ending_all_other_sessions_ends_their_sockets(path: str, web: WebProcess
         here.post("/accounts/sessions/end/")
         received = b""
         while CLOSE_SIGNED_OUT.to_bytes(2, "big") not in received:
-            received += (came := peer.recv(65_536))
-            assert came, "the server ended the connection without a reason"
+            received += (piece := peer.recv(65_536))
+            assert piece, "the server ended the connection without a reason"
     assert here.read("/accounts/password/").count("Change password") > 0
 
 

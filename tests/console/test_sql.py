@@ -41,7 +41,7 @@ def desk() -> Desk:
 
 
 @pytest.fixture
-def asked(actors, brokers, settings, lake, tmp_path, monkeypatch, desk):
+def run_query(actors, brokers, settings, lake, tmp_path, monkeypatch, desk):
     """The page with a small lake; returns a function from a query to its result page."""
     settings.TREBUCHET_LAKE, settings.TREBUCHET_DATA = str(lake), tmp_path
     monkeypatch.setattr(views, "desk", desk)
@@ -74,8 +74,8 @@ def test_without_a_lake_the_page_explains_how_to_enable_it(actors, brokers, sett
     assert "<textarea" not in html
 
 
-def test_a_query_shows_its_rows_and_its_chart(asked) -> None:
-    html = asked(
+def test_a_query_shows_its_rows_and_its_chart(run_query) -> None:
+    html = run_query(
         "SELECT topic, count(*) AS sent, 9223372036854775807 AS big, NULL AS nothing "
         "FROM bronze.messages GROUP BY topic ORDER BY sent DESC"
     ).content.decode()
@@ -87,8 +87,8 @@ def test_a_query_shows_its_rows_and_its_chart(asked) -> None:
     assert '<dl class="report-bars">' in html
 
 
-def test_rows_over_time_become_points(asked, actors) -> None:
-    page = asked(
+def test_rows_over_time_become_points(run_query, actors) -> None:
+    page = run_query(
         "SELECT store_timestamp, topic, 1 AS sent FROM bronze.messages ORDER BY store_timestamp"
     )
 
@@ -101,15 +101,15 @@ def test_rows_over_time_become_points(asked, actors) -> None:
     }
 
 
-def test_an_error_is_reported_in_one_sentence_and_the_query_stays_in_the_editor(asked) -> None:
-    html = asked("SELECT topc FROM bronze.messages").content.decode()
+def test_an_error_is_reported_in_one_sentence_and_the_query_stays_in_the_editor(run_query) -> None:
+    html = run_query("SELECT topc FROM bronze.messages").content.decode()
 
     assert "Referenced column &quot;topc&quot; not found" in html
     assert "SELECT topc FROM bronze.messages</textarea>" in html
 
 
-def test_exports_have_the_querys_rows_and_are_recorded(asked, actors) -> None:
-    page = asked("SELECT 9007199254740993 AS big, '=1+1' AS text, NULL AS nothing, -1.5 AS low")
+def test_exports_have_the_querys_rows_and_are_recorded(run_query, actors) -> None:
+    page = run_query("SELECT 9007199254740993 AS big, '=1+1' AS text, NULL AS nothing, -1.5 AS low")
     found = {}
     for kind in ("csv", "jsonl", "parquet"):
         address = reverse("sql:export", args=[run_id_of(page), kind])
@@ -129,7 +129,9 @@ def test_exports_have_the_querys_rows_and_are_recorded(asked, actors) -> None:
     ]
 
 
-def test_a_cancelled_query_ends_within_three_seconds(asked, actors, admin_account, desk) -> None:
+def test_a_cancelled_query_ends_within_three_seconds(
+    run_query, actors, admin_account, desk
+) -> None:
     run = new_run(ENDLESS, "UTC", admin_account.pk, "ada", None)
     desk.start(run)
     wait_until_running(desk, run.id)
@@ -147,7 +149,7 @@ def test_a_cancelled_query_ends_within_three_seconds(asked, actors, admin_accoun
     assert "HX-Refresh" in actors.admin.get(reverse("sql:progress", args=[run.id]))
 
 
-def test_a_query_that_times_out_is_ended_with_advice(asked, admin_account) -> None:
+def test_a_query_that_times_out_is_ended_with_advice(run_query, admin_account) -> None:
     desk = Desk(0.5)
     run = new_run(ENDLESS, "UTC", admin_account.pk, "ada", None)
 
@@ -160,7 +162,7 @@ def test_a_query_that_times_out_is_ended_with_advice(asked, admin_account) -> No
     assert "took longer" in outcome.sentence
 
 
-def test_a_user_runs_one_query_at_a_time_and_all_users_two(asked, desk) -> None:
+def test_a_user_runs_one_query_at_a_time_and_all_users_two(run_query, desk) -> None:
     runs = [new_run(ENDLESS, "UTC", number, "ada", None) for number in (1, 1, 2, 3)]
     try:
         desk.start(runs[0])
@@ -175,7 +177,7 @@ def test_a_user_runs_one_query_at_a_time_and_all_users_two(asked, desk) -> None:
             desk.wait(run.id, HANGS_S)
 
 
-def test_a_run_whose_console_stopped_reports_it(asked, actors, admin_account) -> None:
+def test_a_run_whose_console_stopped_reports_it(run_query, actors, admin_account) -> None:
     run = new_run("SELECT 1", "UTC", admin_account.pk, "ada", None)
     run.make()
 
@@ -184,14 +186,14 @@ def test_a_run_whose_console_stopped_reports_it(asked, actors, admin_account) ->
     assert "The console stopped while the query ran." in html
 
 
-def test_only_authorized_users_may_query(asked, actors, reader_account) -> None:
+def test_only_authorized_users_may_query(run_query, actors, reader_account) -> None:
     assert actors.reader.get(reverse("sql:editor")).status_code == 403
-    assert asked("SELECT 1", actors.reader).status_code == 403
+    assert run_query("SELECT 1", actors.reader).status_code == 403
     assert "/sql/" not in actors.reader.get(reverse("topics:list")).content.decode()
 
     call_command("allow_sql", "rita", stdout=io.StringIO())
 
-    assert "1 row" in asked("SELECT 1", actors.reader).content.decode()
+    assert "1 row" in run_query("SELECT 1", actors.reader).content.decode()
     assert 'href="/sql/"' in actors.reader.get(reverse("topics:list")).content.decode()
 
 
@@ -199,13 +201,13 @@ COUNTED = "SELECT topic, count(*) AS sent FROM bronze.messages GROUP BY topic"
 
 
 def test_a_user_limited_to_topics_only_sees_their_rows_and_results(
-    asked, actors, lake, monkeypatch
+    run_query, actors, lake, monkeypatch
 ) -> None:
     monkeypatch.setattr(views, "tables", tables)
     call_command("allow_sql", "rita", topics=["ord*"], stdout=io.StringIO())
 
-    own = asked(COUNTED, actors.reader)
-    others = reverse("sql:result", args=[run_id_of(asked(COUNTED))])
+    own = run_query(COUNTED, actors.reader)
+    others = reverse("sql:result", args=[run_id_of(run_query(COUNTED))])
     html = own.content.decode()
 
     assert "<td>orders</td>" in html
@@ -236,12 +238,12 @@ def test_a_user_limited_to_topics_only_sees_their_rows_and_results(
     ],
 )
 def test_a_user_limited_to_topics_reads_no_file_with_sql(
-    asked, actors, lake, sql, sentence
+    run_query, actors, lake, sql, sentence
 ) -> None:
     call_command("allow_sql", "rita", topics=["ord*"], stdout=io.StringIO())
     file = next((lake / "bronze" / "messages").glob("*/*.parquet"))
 
-    html = asked(sql.format(file=file), actors.reader).content.decode()
+    html = run_query(sql.format(file=file), actors.reader).content.decode()
 
     assert sentence in html
     assert "<td>bills</td>" not in html
@@ -301,7 +303,7 @@ def test_a_permission_for_an_invalid_topic_is_rejected(topics, sentence) -> None
         checked(topics)
 
 
-def test_a_shared_query_is_read_by_others_and_changed_by_its_owner(asked, actors) -> None:
+def test_a_shared_query_is_read_by_others_and_changed_by_its_owner(run_query, actors) -> None:
     call_command("allow_sql", "rita", stdout=io.StringIO())
     for name, shared in (("mine", ""), ("ours", "on")):
         data = {"sql": f"SELECT '{name}'", "name": name, "is_shared": shared}
@@ -352,7 +354,7 @@ def test_a_result_of_years_by_the_second_has_no_chart() -> None:
     assert charts.over_time(columns, rows) is None
 
 
-def test_an_unknown_result_is_not_found(asked, actors) -> None:
+def test_an_unknown_result_is_not_found(run_query, actors) -> None:
     unknown = "00000000-0000-0000-0000-000000000001"
 
     assert run_of(unknown) is None
@@ -383,10 +385,10 @@ def secret(lake, tmp_path_factory, settings):
 
 
 def test_masking_rules_apply_on_the_page_in_its_files_and_for_programs(
-    asked, secret, actors, admin_account
+    run_query, secret, actors, admin_account
 ) -> None:
     text = "SELECT properties['token'] AS harmless FROM bronze.messages"
-    before = asked(text)
+    before = run_query(text)
     assert "t0ken" in before.content.decode()
 
     MaskingRule.objects.create(name="tokens", topics=["ord*"], kind="property", what="token")
@@ -397,7 +399,7 @@ def test_masking_rules_apply_on_the_page_in_its_files_and_for_programs(
     assert actors.admin.post(reverse("sql:export", args=[old, "parquet"])).status_code == 404
     program = Program(admin_account)
     assert program.get(f"/sql/runs/{old}").status_code == 404
-    now = asked(text)
+    now = run_query(text)
     assert "***" in now.content.decode()
     for kind in ("csv", "jsonl", "parquet"):
         file = actors.admin.post(reverse("sql:export", args=[run_id_of(now), kind]))
@@ -407,7 +409,7 @@ def test_masking_rules_apply_on_the_page_in_its_files_and_for_programs(
 
 
 def test_a_scheduled_query_is_masked_and_its_old_result_is_not_sent(
-    asked, secret, admin_account
+    run_query, secret, admin_account
 ) -> None:
     text = "SELECT properties['token'] AS harmless FROM bronze.messages"
     query = SavedQuery.objects.create(owner=admin_account, name="tokens", sql=text)

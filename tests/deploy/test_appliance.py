@@ -42,11 +42,11 @@ class SlowAppliance(Appliance):
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def _is_ready(self, name: str) -> bool:
-        self.asked.append(name)
-        return len(self.asked) > 5
+        self.requests.append(name)
+        return len(self.requests) > 5
 
     def _turn(self) -> None:
         """Read no logs."""
@@ -68,7 +68,7 @@ def test_a_slow_start_is_reported_repeatedly_until_everything_runs(
     one.start({})
 
     assert supervisor.started == ["broker", "web"]
-    assert set(one.asked) == {"broker", "web"}
+    assert set(one.requests) == {"broker", "web"}
     assert len(messages) > 1
     assert set(messages) == {f"Still waiting for broker; see {tmp_path / 'broker.log'}."}
 
@@ -189,7 +189,7 @@ def losing(
         for at, name in enumerate(("redis", "broker", "web", "worker", "beat"))
     ]
     one = LosingAppliance(SimpleNamespace(is_verbose=True), {}, supervisor, chosen, None)
-    one.asked += ["before"] * 10
+    one.requests += ["before"] * 10
     one.start({})
     return supervisor, one
 

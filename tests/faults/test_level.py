@@ -96,7 +96,7 @@ def heartbeat(client_id: str) -> bytes:
     ).encode()
 
 
-class Told(threading.Thread):
+class ReaderThread(threading.Thread):
     """Reads the broker's messages to the member that stays: its answer, and notifications."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -141,7 +141,7 @@ def test_a_broker_does_not_grow_after_a_thousand_clients_have_come_and_gone(
     raw_remoting.create_topic(broker.port, TOPIC, queues=2)
     with socket.create_connection(("127.0.0.1", broker.port)) as stays:
         stays.sendall(raw_remoting.request(HEART_BEAT, {}, heartbeat("stays")))
-        report = Told(stays)
+        report = ReaderThread(stays)
         report.start()
         for number in range(WARM_UP):
             come_and_go(broker.port, number)
@@ -217,7 +217,7 @@ def test_a_watched_broker_uses_no_more_memory_for_unacknowledged_messages(
     ):
         seen = [process_usage(broker.store, broker.pid)]
         watcher.sendall(raw_remoting.request(TRACE_WATCH, {}, b"{}"))
-        report = Told(watcher)
+        report = ReaderThread(watcher)
         report.start()
         until(lambda: report.size > 0, "the watch to begin", seconds=SECONDS_MAX)
         offset = 0

@@ -15,8 +15,8 @@ from broker_core.formats.ha_frames import (
 from broker_core.formats.record import examine
 
 SAID = [
-    (who, bytes.fromhex(data))
-    for who, data in map(
+    (sender, bytes.fromhex(data))
+    for sender, data in map(
         json.loads, (Path(__file__).parent / "ha" / "pair-4.9.7.json").read_text().splitlines()
     )
 ]
@@ -26,16 +26,16 @@ BATCH_BYTES = 200
 
 def connections() -> list[list[tuple[str, bytes]]]:
     found: list[list[tuple[str, bytes]]] = []
-    for who, data in SAID:
-        if who == "connect":
+    for sender, data in SAID:
+        if sender == "connect":
             found.append([])
         else:
-            found[-1].append((who, data))
+            found[-1].append((sender, data))
     return found
 
 
 def transfers(text: list[tuple[str, bytes]]) -> list[tuple[int, bytes]]:
-    data = b"".join(piece for who, piece in text if who == "master")
+    data = b"".join(piece for sender, piece in text if sender == "master")
     found = []
     position = 0
     while position < len(data):
@@ -78,8 +78,8 @@ def test_a_slave_first_requests_an_offset_and_then_reports_its_own() -> None:
         reports = [
             offset
             for decoder in [ReportDecoder()]
-            for who, data in report
-            if who == "slave"
+            for sender, data in report
+            if sender == "slave"
             for offset in decoder.feed(data)
         ]
         assert reports[0] == begin
@@ -91,7 +91,7 @@ def test_a_slave_first_requests_an_offset_and_then_reports_its_own() -> None:
 
 
 def test_truncated_reports_are_detected() -> None:
-    data = b"".join(piece for who, piece in SAID if who == "slave")
+    data = b"".join(piece for sender, piece in SAID if sender == "slave")
     whole = ReportDecoder().feed(data)
     decoder = ReportDecoder()
 
@@ -100,8 +100,8 @@ def test_truncated_reports_are_detected() -> None:
 
 def test_the_encoders_give_the_recorded_bytes() -> None:
     for text in connections():
-        master = b"".join(piece for who, piece in text if who == "master")
-        slave = b"".join(piece for who, piece in text if who == "slave")
+        master = b"".join(piece for sender, piece in text if sender == "master")
+        slave = b"".join(piece for sender, piece in text if sender == "slave")
 
         assert master == b"".join(
             encode_header(offset, len(data)) + data for offset, data in transfers(text)

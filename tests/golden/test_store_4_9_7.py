@@ -46,7 +46,7 @@ def store(config: StoreConfig) -> Iterator[MessageStore]:
     store.close()
 
 
-def wanted(topic: str, queue_id: int) -> list[Sent]:
+def expected_messages(topic: str, queue_id: int) -> list[Sent]:
     return [one for one in [*SENT, *BATCH] if (one.topic, one.queue_id) == (topic, queue_id)]
 
 
@@ -62,7 +62,7 @@ def client_properties(message: MessageExt) -> dict[str, str]:
 def test_messages_sent_to_the_real_broker_can_be_read(store, topic, queue_id):
     messages = read_all(store, topic, queue_id)
 
-    sent = wanted(topic, queue_id)
+    sent = expected_messages(topic, queue_id)
     # Delayed and half messages are stored when they are due, after the others.
     by_body = {(one.body, str(one.properties.get("KEYS"))): one for one in sent}
     assert len(messages) == len(sent)

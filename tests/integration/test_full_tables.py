@@ -207,7 +207,7 @@ class Anything:
         return Anything()
 
 
-def asked() -> dict[int, list[tuple[dict[str, str], Any]]]:
+def requests_by_code() -> dict[int, list[tuple[dict[str, str], Any]]]:
     """Return the request for a code; a code without a case is sent without fields."""
     codes = set(map(int, handlers(Anything())))  # type: ignore[arg-type]
     assert ASKED.keys() <= codes
@@ -221,7 +221,7 @@ async def test_no_request_blocks_the_loop_of_a_broker_with_full_tables(full: Bro
     full_tables.fill_filters(full)
 
     turns = {}
-    for code, cases in asked().items():
+    for code, cases in requests_by_code().items():
         for fields, content in cases:
             body = b"" if content is None else java_json.encode(content)
             name = f"{RequestCode(code).name} {next(iter(fields.values()), '')}"

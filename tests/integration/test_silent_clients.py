@@ -48,10 +48,10 @@ class Silent(Client):
 
     def __init__(self, address: str) -> None:
         super().__init__(address, {**dict.fromkeys(ASKED, self._take), 40: lambda *_: None})
-        self.asked = asyncio.Event()
+        self.is_requested = asyncio.Event()
 
     async def _take(self, _: RemotingCommand, __: Connection) -> None:
-        self.asked.set()
+        self.is_requested.set()
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ async def test_a_reply_that_is_not_accepted_within_ten_seconds_is_rejected_and_s
     client: Client, silent: Silent, clock: ManualClock
 ) -> None:
     replying = reply(client)
-    await silent.asked.wait()
+    await silent.is_requested.wait()
     await pass_time(clock, 9_900)
     assert not replying.done()
 
@@ -103,7 +103,7 @@ async def test_a_client_that_leaves_with_a_pending_reply_is_not_waited_for(
     client: Client, silent: Silent
 ) -> None:
     replying = reply(client)
-    await silent.asked.wait()
+    await silent.is_requested.wait()
 
     await silent.shutdown()
 
@@ -120,7 +120,7 @@ async def test_a_consumer_has_ten_seconds_to_answer_a_tool(
     header: dict[str, Any] = {"consumerGroup": "g", "clientId": "silent"}
     header["msgId"] = sent.ext_fields["msgId"]
     asking = asyncio.create_task(client.ask(code, timeout_s=60, **header))
-    await silent.asked.wait()
+    await silent.is_requested.wait()
     await pass_time(clock, 9_900)
     assert not asking.done()
 
@@ -153,7 +153,7 @@ async def test_a_consumer_without_a_status_is_left_out_after_five_seconds(
         )
     )
     for one in (silent, *others):
-        await one.asked.wait()
+        await one.is_requested.wait()
 
     await pass_time(clock, 5_100)
 

@@ -29,7 +29,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield found
 
 
-def taken(name: str, key: str) -> Cell:
+def cell_named(name: str, key: str) -> Cell:
     found = cell_of(name, BY_KEY[key])
     assert found is not None
     return found
@@ -44,7 +44,7 @@ def stored(broker: Running) -> int:
     [("kafka", "send-16x16"), ("kafka batched", "send-64"), ("kafka batched", "batch-100")],
 )
 def test_each_counted_record_is_stored(broker: Running, name: str, key: str) -> None:
-    cell = taken(name, key)
+    cell = cell_named(name, key)
     before = stored(broker)
 
     loaded = loads.run(broker.ports, cell, SECONDS)
@@ -62,14 +62,14 @@ def test_an_initial_store_is_filled(broker: Running) -> None:
 
 
 def test_a_pull_finds_a_batch(broker: Running) -> None:
-    cell = taken("kafka batched", "pull-32")
+    cell = cell_named("kafka batched", "pull-32")
 
     assert loads.pulled(broker.ports[0], cell) == BATCH
     assert loads.run(broker.ports, cell, SECONDS).messages > 0
 
 
 def test_a_rejected_request_ends_the_measurement(broker: Running) -> None:
-    cell = taken("kafka", "send-64")
+    cell = cell_named("kafka", "send-64")
     damaged = [
         replace(one, tail=one.tail[:-4] + b"\1" + one.tail[-3:])
         for one in cell.requests

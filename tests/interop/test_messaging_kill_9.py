@@ -46,7 +46,7 @@ class Work:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._number = 0
-        self.wanted: dict[str, set[str]] = {TOPIC: set(), RETRY_TOPIC: set()}
+        self.expected: dict[str, set[str]] = {TOPIC: set(), RETRY_TOPIC: set()}
         self.unwanted: set[str] = set()
 
     def run_until_killed(self, port: int, broker: BrokerProcess, kill_at: float) -> None:
@@ -72,12 +72,12 @@ class Work:
     def _delayed(self, client: RawClient) -> None:
         body = self._next("delayed")
         self._send(client, body, DELAY=str(self._rng.randint(1, 3)))
-        self.wanted[TOPIC].add(body)
+        self.expected[TOPIC].add(body)
 
     def _given_back(self, client: RawClient) -> None:
         body = self._next("given-back")
         sent = self._send(client, body)
-        self.wanted[TOPIC].add(body)
+        self.expected[TOPIC].add(body)
         fields = {
             "offset": str(int(sent.fields["msgId"][16:], 16)),
             "group": GROUP,
@@ -85,7 +85,7 @@ class Work:
             "originTopic": TOPIC,
         }
         assert client.ask(CONSUMER_SEND_MSG_BACK, fields).code == 0
-        self.wanted[RETRY_TOPIC].add(body)
+        self.expected[RETRY_TOPIC].add(body)
 
     def _transaction(self, client: RawClient) -> None:
         body = self._next("half")
@@ -103,7 +103,7 @@ class Work:
         }
         assert client.ask(END_TRANSACTION, fields).code == 0
         if outcome == COMMIT:
-            self.wanted[TOPIC].add(body)
+            self.expected[TOPIC].add(body)
         else:
             self.unwanted.add(body)
         # A second END, with the other outcome, is rejected, and changes nothing.
@@ -131,7 +131,8 @@ def test_no_message_is_lost_or_altered(
 
         def all_came() -> bool:
             return all(
-                target <= set(read(broker.port, topic, 1)) for topic, target in work.wanted.items()
+                target <= set(read(broker.port, topic, 1))
+                for topic, target in work.expected.items()
             )
 
         until(all_came, "all that was acknowledged")

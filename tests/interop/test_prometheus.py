@@ -184,7 +184,7 @@ def configuration(targets: dict[str, list[str]]) -> str:
     return yaml.safe_dump(shipped)
 
 
-def asked(expression: str) -> str:
+def expanded_query(expression: str) -> str:
     """Return a query as Grafana sends it with every variable set to All."""
     return re.sub(r"\$\w+", ".*", expression.replace("$__rate_interval", "30s"))
 
@@ -224,7 +224,7 @@ def test_every_query_of_dashboards_and_rules_has_series(
             f"{path.stem}: {title}: {expression}"
             for path in DASHBOARDS
             for title, expression in queries(dashboard(path))
-            if not prometheus.query(asked(expression))
+            if not prometheus.query(expanded_query(expression))
         ]
         assert empty == []
         variables = [
@@ -237,7 +237,7 @@ def test_every_query_of_dashboards_and_rules_has_series(
             parts = VARIABLE.fullmatch(definition)
             assert parts, definition
             selector, label = parts.groups()
-            found_values = prometheus.query(f"count by ({label}) ({asked(selector)})")
+            found_values = prometheus.query(f"count by ({label}) ({expanded_query(selector)})")
             assert found_values, definition
             assert all(each["metric"].get(label) for each in found_values), definition
         rules = prometheus.rules()

@@ -209,11 +209,11 @@ ASKED_ELSEWHERE = {
 }
 
 
-Told = dict[str, list[tuple[Answer, Any]]]
+Answers = dict[str, list[tuple[Answer, Any]]]
 
 
 @pytest.fixture(scope="module")
-def told(brokers: tuple[BrokerProcess, Peer]) -> Told:
+def answers(brokers: tuple[BrokerProcess, Peer]) -> Answers:
     """Our answer to each row, and the real broker's."""
     with Rows(brokers[0]) as ours, Rows(brokers[1]) as theirs:
         both = (ours, theirs)
@@ -270,8 +270,10 @@ def test_every_row_of_the_table_is_requested() -> None:
 
 
 @pytest.mark.parametrize("case", request_cases.CASES, ids=lambda case: case.name)
-def test_every_row_is_answered_like_by_the_real_one(told: Told, case: request_parts.Case) -> None:
-    (our_answer, ours), (their_answer, theirs) = told[case.name]
+def test_every_row_is_answered_like_by_the_real_one(
+    answers: Answers, case: request_parts.Case
+) -> None:
+    (our_answer, ours), (their_answer, theirs) = answers[case.name]
 
     remarks = f"theirs: {their_answer.remark}\nours: {our_answer.remark}"
     if case.differs:

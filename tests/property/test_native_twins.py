@@ -122,7 +122,7 @@ async def test_a_watch_gets_the_same_for_pulls(
     options: dict[str, Any], rounds_a_push: int, rng: random.Random
 ) -> None:
     async with Pair(configuration()) as pair:
-        reports = [told_to("watcher", twin, **options) for twin in (pair.native, pair.python)]
+        reports = [events_of("watcher", twin, **options) for twin in (pair.native, pair.python)]
         for number in range(ROUNDS * FRAMES_A_ROUND // 4):
             stream = b"".join(
                 pull_frames.any_request(rng, TOPICS, number * 4 + each) for each in range(4)
@@ -164,7 +164,7 @@ async def test_a_sampled_watch_gets_the_same_for_sends_and_later_stages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Pair(configuration()) as pair:
-        reports = [told_to("watcher", twin, **options) for twin in (pair.native, pair.python)]
+        reports = [events_of("watcher", twin, **options) for twin in (pair.native, pair.python)]
         for twin in (pair.native, pair.python):
             followed = twin.parts.tracer.watched_messages
             if slaves:
@@ -199,7 +199,7 @@ async def test_a_sampled_watch_gets_the_same_for_sends_and_later_stages(
 
 async def test_noted_events_are_reported_before_pythons_own() -> None:
     async with Pair(configuration()) as pair:
-        reports = [told_to("watcher", twin, sample=2) for twin in (pair.native, pair.python)]
+        reports = [events_of("watcher", twin, sample=2) for twin in (pair.native, pair.python)]
         fields = send_frames.fields_of(TOPICS[0], 0, f"UNIQ_KEY\x01{sampled_keys(9)[0]}")
         await pair.feed(send_frames.send(fields, b"body", 1))
         for twin in (pair.native, pair.python):
@@ -212,7 +212,7 @@ async def test_noted_events_are_reported_before_pythons_own() -> None:
 async def test_a_former_watcher_receives_the_events_noted_until_then() -> None:
     async with Pair(configuration()) as pair:
         native = pair.native.parts.tracer
-        report, others = (told_to(name, pair.native, sample=2) for name in ("a", "b"))
+        report, others = (events_of(name, pair.native, sample=2) for name in ("a", "b"))
         keys = sampled_keys(400)
         for number, key in enumerate(keys):
             fields = send_frames.fields_of(TOPICS[0], 0, f"UNIQ_KEY\x01{key}")
@@ -228,7 +228,7 @@ async def test_a_failed_notification_is_logged_and_undoes_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Pair(configuration()) as pair:
-        report = told_to("watcher", pair.native, sample=2)
+        report = events_of("watcher", pair.native, sample=2)
         followed = pair.native.parts.tracer.watched_messages
         followed.replicated("10.0.0.9:1", 0, 0.0)
         # Python handles the first one of a queue.
@@ -250,7 +250,7 @@ async def test_deliveries_beyond_the_limit_drop_the_oldest() -> None:
     async with Pair(configuration()) as pair:
         group, topic = pull_frames.SUBSCRIBED, TOPICS[0]
         for twin in (pair.native, pair.python):
-            told_to("watcher", twin, sample=2, stages=["delivered", "acknowledged"])
+            events_of("watcher", twin, sample=2, stages=["delivered", "acknowledged"])
             deliveries = twin.parts.tracer.deliveries
             for number in range(DELIVERIES_MAX):
                 other = ("g", "T", number % 3)
@@ -335,7 +335,7 @@ async def test_a_flush_of_topics_with_and_without_filters_is_reported_in_log_ord
     async with Pair(configuration()) as pair:
         twin = pair.native
         tracer = twin.parts.tracer
-        report = told_to("all", twin, sample=2, stages=["flushed"])
+        report = events_of("all", twin, sample=2, stages=["flushed"])
         flushed = tracer.watched_messages.flushed
         monkeypatch.setattr(tracer.watched_messages, "flushed", lambda *_: None)
         topics = [TOPICS[0 if number % 3 else 2] for number in range(40)]
@@ -343,7 +343,7 @@ async def test_a_flush_of_topics_with_and_without_filters_is_reported_in_log_ord
             text = f"UNIQ_KEY\x01K{number}\x02"
             await pair.feed(send_frames.send(send_frames.fields_of(topic, 0, text), b"body", 1))
         # Messages to the first topic are matched against this filter from now on.
-        told_to("one", twin, topic=TOPICS[0], tag="none")
+        events_of("one", twin, topic=TOPICS[0], tag="none")
         flushed(twin.parts.store.files.log.max_offset, twin.clock.monotonic(), 40)
         await settled()
         tracer.push_all()
@@ -360,13 +360,13 @@ async def test_the_turns_reports_are_matched_against_filters_of_later_watchers(
     async with Pair(configuration()) as pair:
         twin = pair.native
         tracer = twin.parts.tracer
-        told_to("first", twin, sample=2)
+        events_of("first", twin, sample=2)
         flushed = tracer.watched_messages.flushed
         monkeypatch.setattr(tracer.watched_messages, "flushed", lambda *_: None)
         for number in range(20):
             text = f"UNIQ_KEY\x01K{number}\x02colour\x01{'red' if number % 4 else 'blue'}"
             await pair.feed(send_frames.send(send_frames.fields_of("Orders", 0, text), b"body", 1))
-        report = told_to("later", twin, properties={"colour": "blue"}, stages=["flushed"])
+        report = events_of("later", twin, properties={"colour": "blue"}, stages=["flushed"])
         flushed(twin.parts.store.files.log.max_offset, twin.clock.monotonic(), 20)
         await settled()
         tracer.push_all()
@@ -379,7 +379,7 @@ async def test_the_turns_reports_are_matched_against_filters_of_later_watchers(
 
 async def test_a_watchs_unnumbered_events_are_limited_even_without_pushes() -> None:
     async with Pair(configuration()) as pair:
-        told_to("watcher", pair.native, sample=2)
+        events_of("watcher", pair.native, sample=2)
         stored = 0
         for number in range(0, 3 * FRESH_MAX, FRAMES_A_TURN):
             fields = send_frames.fields_of(TOPICS[0], 0, f"UNIQ_KEY\x01{sampled_keys(10)[0]}")
@@ -391,7 +391,7 @@ async def test_a_watchs_unnumbered_events_are_limited_even_without_pushes() -> N
         assert FRESH_MAX // 2 < stored < FRESH_MAX
 
 
-def told_to(name: str, twin: Twin, **options: Any) -> list[dict[str, Any]]:
+def events_of(name: str, twin: Twin, **options: Any) -> list[dict[str, Any]]:
     """Watch a twin; return the list that receives its pushes."""
     reports: list[dict[str, Any]] = []
 

@@ -59,7 +59,7 @@ class Master(RemotingClient):
     def __init__(self) -> None:
         super().__init__()
         self.bodies = dict(GOOD)
-        self.asked: list[tuple[str, int]] = []
+        self.requests: list[tuple[str, int]] = []
         self.timeouts: set[float] = set()
         self.error: RemotingError | None = None
         """The error that the master answers with."""
@@ -72,7 +72,7 @@ class Master(RemotingClient):
     async def request(
         self, address: str, command: RemotingCommand, timeout_s: float = 5.0
     ) -> RemotingCommand:
-        self.asked.append((address, command.code))
+        self.requests.append((address, command.code))
         self.timeouts.add(timeout_s)
         if self.error is not None:
             raise self.error
@@ -153,7 +153,7 @@ class Slave:
         )
 
     @property
-    def asked(self) -> list[int]:
+    def requests(self) -> list[int]:
         """Return the request codes that the master received since the previous call."""
-        requests, self.master.asked = self.master.asked, []
+        requests, self.master.requests = self.master.requests, []
         return [code for _, code in requests]

@@ -22,13 +22,13 @@ class Reads(Executor):
     """Reads ahead when the test triggers it."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[int, int]] = []
+        self.requests: list[tuple[int, int]] = []
         """Position in a file, and size."""
         self.waiting: list[Future[None]] = []
 
     def submit(self, _: Any, /, *arguments: Any, **__: Any) -> Future[Any]:
         _, position, size = arguments
-        self.asked.append((position, size))
+        self.requests.append((position, size))
         self.waiting.append(Future())
         return self.waiting[-1]
 
@@ -44,7 +44,7 @@ class OneSlave:
         self.store = store
         self.clock = clock
         self.reads = Reads()
-        self.told: list[str] = []
+        self.received: list[str] = []
         self.reasons: list[str] = []
         self.sendable: int | None = None
         self.connection = HaConnection(
@@ -59,16 +59,16 @@ class OneSlave:
         self.connection.connection_made(self.wire)
 
     def connected(self, connection: HaConnection) -> None:
-        self.told.append("connected")
+        self.received.append("connected")
 
     def acknowledged(self, connection: HaConnection) -> None:
-        self.told.append(f"acknowledged {connection.acknowledged_offset}")
+        self.received.append(f"acknowledged {connection.acknowledged_offset}")
 
     def sendable_where(self) -> int:
         return self.end if self.sendable is None else self.sendable
 
     def sent_everything(self) -> None:
-        self.told.append("sent everything")
+        self.received.append("sent everything")
 
     def disconnected(self, connection: HaConnection, reason: str) -> None:
         self.reasons.append(reason)

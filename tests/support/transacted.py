@@ -62,7 +62,7 @@ class Transacted:
         self.store = a_store(clock, storage, config)
         self.offsets = ConsumerOffsets(Document(storage, Path("/store/config/consumerOffset.json")))
         self.topics: set[str] = set()
-        self.asked: list[CheckedHalf] = []
+        self.requests: list[CheckedHalf] = []
         self.has_producer = True
         self.transactions: Transactions
         self.check: TransactionCheck
@@ -159,9 +159,9 @@ class Transacted:
     async def round(self) -> list[CheckedHalf]:
         """Advance by one interval, check, and return the checks that the producer received."""
         self.clock.advance_ms(INTERVAL_MS)
-        self.asked.clear()
+        self.requests.clear()
         await self.check.check()
-        return list(self.asked)
+        return list(self.requests)
 
     def arrived(self, topic: str = "T", queue_id: int = 0) -> list[MessageExt]:
         return read_all(self.store, topic, queue_id)
@@ -174,5 +174,5 @@ class Transacted:
 
     def _ask(self, half: CheckedHalf) -> bool:
         if self.has_producer:
-            self.asked.append(half)
+            self.requests.append(half)
         return self.has_producer

@@ -323,7 +323,7 @@ class Crowd(threading.Thread):
         self._part_without_a_word = part_without_a_word
         self._over = threading.Event()
         self._members: list[Member] = []
-        self.came = 0
+        self.joined = 0
 
     def run(self) -> None:
         self._come(leaves_without_a_word=False)
@@ -348,7 +348,7 @@ class Crowd(threading.Thread):
             member.join()
 
     def _come(self, *, leaves_without_a_word: bool) -> None:
-        self.came += 1
-        member = self._make(self.came, leaves_without_a_word)
+        self.joined += 1
+        member = self._make(self.joined, leaves_without_a_word)
         self._members.append(member)
         member.start()

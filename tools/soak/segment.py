@@ -121,7 +121,7 @@ class Segment:
 
     @property
     def members_came(self) -> int:
-        return self._crowd.came
+        return self._crowd.joined
 
     def start(self) -> None:
         raw_remoting.create_topic(self._find().port, self._topic, queues=QUEUES)

@@ -37,24 +37,24 @@ def environment(builder: StoreBuilder, tmp_path: Path) -> dict[str, str]:
 def test_the_commands_of_an_operator(
     environment: dict[str, str], builder: StoreBuilder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def said(*arguments: str, code: int = 0) -> str:
+    def output_of(*arguments: str, code: int = 0) -> str:
         assert main(arguments, environment) == code
         return capsys.readouterr().out
 
-    waiting: dict[str, Any] = json.loads(said("status", "--json"))
+    waiting: dict[str, Any] = json.loads(output_of("status", "--json"))
     assert waiting["pending_since_ms"] == START_MS
-    assert "20 messages in 1 batches" in said("ingest")
-    assert "has each of these messages once" in said("verify")
-    assert "Nothing was changed" in said("rebuild")
-    assert "20 messages of broker-a were removed" in said("rebuild", "--yes")
-    assert "20 messages in 1 batches" in said("ingest")
-    assert "No message" in said("forget", "unknown")
-    assert "Nothing was changed" in said("rebuild", "--gold")
-    assert "was counted again" in said("rebuild", "--gold", "--yes")
-    assert "20 messages have lost their content" in said("forget", "FD00")
-    assert "Maintenance is complete" in said("maintain")
-    assert f"watermark   {builder.position}" in said("status")
-    found: dict[str, Any] = json.loads(said("status", "--json"))
+    assert "20 messages in 1 batches" in output_of("ingest")
+    assert "has each of these messages once" in output_of("verify")
+    assert "Nothing was changed" in output_of("rebuild")
+    assert "20 messages of broker-a were removed" in output_of("rebuild", "--yes")
+    assert "20 messages in 1 batches" in output_of("ingest")
+    assert "No message" in output_of("forget", "unknown")
+    assert "Nothing was changed" in output_of("rebuild", "--gold")
+    assert "was counted again" in output_of("rebuild", "--gold", "--yes")
+    assert "20 messages have lost their content" in output_of("forget", "FD00")
+    assert "Maintenance is complete" in output_of("maintain")
+    assert f"watermark   {builder.position}" in output_of("status")
+    found: dict[str, Any] = json.loads(output_of("status", "--json"))
     assert (found["watermark"], found["pending_bytes"]) == (builder.position, 0)
     assert found["pending_since_ms"] is None
     assert [table["rows"] for table in found["tables"]] == [20, 0, 0, 0, 20, 2, 20, 0]

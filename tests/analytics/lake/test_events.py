@@ -40,7 +40,7 @@ EACH = [
 ]
 
 
-def said(**properties: str) -> bytes:
+def encoded_properties(**properties: str) -> bytes:
     return encode(properties).encode()
 
 
@@ -48,11 +48,13 @@ def put_events(builder: StoreBuilder, stored: int = START_MS) -> None:
     """Put one event of each kind among ordinary messages."""
     parked = names.RMQ_SYS_SCHEDULE_TOPIC
     half, ended = names.RMQ_SYS_TRANS_HALF_TOPIC, names.RMQ_SYS_TRANS_OP_HALF_TOPIC
-    of_orders = said(REAL_TOPIC="orders", UNIQ_KEY="U1")
-    of_retry = said(REAL_TOPIC=RETRY, UNIQ_KEY="U1")
-    failed = said(RETRY_TOPIC="orders", UNIQ_KEY="U1", KEYS="k1")
-    begun = said(REAL_TOPIC="bills", UNIQ_KEY="U2", PGROUP="tills")
-    checked = said(REAL_TOPIC="bills", UNIQ_KEY="U2", PGROUP="tills", TRANSACTION_CHECK_TIMES="1")
+    of_orders = encoded_properties(REAL_TOPIC="orders", UNIQ_KEY="U1")
+    of_retry = encoded_properties(REAL_TOPIC=RETRY, UNIQ_KEY="U1")
+    failed = encoded_properties(RETRY_TOPIC="orders", UNIQ_KEY="U1", KEYS="k1")
+    begun = encoded_properties(REAL_TOPIC="bills", UNIQ_KEY="U2", PGROUP="tills")
+    checked = encoded_properties(
+        REAL_TOPIC="bills", UNIQ_KEY="U2", PGROUP="tills", TRANSACTION_CHECK_TIMES="1"
+    )
     builder.put("orders", store_timestamp=stored)
     builder.put(parked, queue_id=2, properties=of_orders, store_timestamp=stored)
     builder.put(parked, queue_id=3, properties=of_retry, store_timestamp=stored)
@@ -64,7 +66,7 @@ def put_events(builder: StoreBuilder, stored: int = START_MS) -> None:
     builder.put(ended, body=b"0,1,rubbish,", properties=b"TAGS\x01d", store_timestamp=stored)
     builder.put("bills", properties=begun, sys_flag=TRANSACTION_COMMIT_TYPE, store_timestamp=stored)
     given_up = names.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC
-    builder.put(given_up, properties=said(UNIQ_KEY="U3"), store_timestamp=stored)
+    builder.put(given_up, properties=encoded_properties(UNIQ_KEY="U3"), store_timestamp=stored)
     builder.put("orders", store_timestamp=stored)
 
 

@@ -25,7 +25,7 @@ from analytics.run import ReportRun
 from broker_core.message.names import dlq_topic, retry_topic
 from tests.analytics.lake.lakes import BROKER, Lake
 from tests.analytics.lake.sampled import Hours
-from tests.analytics.reports.making import outcome_of, said_by
+from tests.analytics.reports.making import outcome_of, result_of
 from tests.analytics.store_builder import START_MS, V4_HOST, V6_HOST, StoreBuilder
 from tests.support.sample_files import HOUR, Line, put
 
@@ -65,7 +65,7 @@ def made(spark: Spark, request: Request) -> dict[str, Any]:
     return found
 
 
-def why_not(lake: Lake, name: str = "traffic", /, **changed: Any) -> str:
+def reason_for_log(lake: Lake, name: str = "traffic", /, **changed: Any) -> str:
     """Return why the log is read instead of the lake, "" if the lake is."""
     given = input_of(request_of(lake, name, **changed))
     assert (given.reads == LOG) == (given.because is not None)
@@ -119,7 +119,7 @@ def lake(builder: StoreBuilder, tmp_path: Path) -> Lake:
 def test_reports_that_a_lake_can_answer_are_known(lake: Lake) -> None:
     of_messages = [name for name, report in REPORTS.items() if not report.samples]
 
-    assert {name for name in of_messages if not why_not(lake, name)} == FROM_LAKE
+    assert {name for name in of_messages if not reason_for_log(lake, name)} == FROM_LAKE
 
 
 @pytest.mark.spark
@@ -147,7 +147,7 @@ def test_each_report_from_the_lake_equals_the_one_from_the_log(
     table = pq.read_table(lake.directory.parent / "out" / "result.parquet")
     assert table.to_pylist() == over_log.table.to_pylist()
     assert table.schema.equals(over_log.table.schema)
-    assert {key: result[key] for key in said_by(name, over_log)} == said_by(name, over_log)
+    assert {key: result[key] for key in result_of(name, over_log)} == result_of(name, over_log)
     engine = result["engine"]
     assert engine["reads"] == ("gold.traffic_minute" if name == "traffic" else "bronze.messages")
     assert (engine["name"], engine["because"], engine["rows"]) == ("spark", None, "340")
@@ -272,7 +272,7 @@ def test_files_without_messages_of_the_time_range_are_not_read(tmp_path: Path) -
 def test_data_missing_in_the_lake_is_read_from_the_log(
     lake: Lake, name: str, changed: dict[str, Any], sentence: str
 ) -> None:
-    assert sentence in why_not(lake, name, **changed)
+    assert sentence in reason_for_log(lake, name, **changed)
 
 
 @pytest.mark.parametrize("changed", [{"from_ms": FROM_MS + 1}, {"to_ms": TO_MS + 1}])
@@ -285,13 +285,13 @@ def test_a_time_that_is_not_a_whole_minute_is_not_read_from_gold(
 def test_a_lake_without_messages_is_not_read(tmp_path: Path) -> None:
     store = StoreBuilder(tmp_path / "store").put_many(3).write()
 
-    assert "no messages yet" in why_not(Lake(tmp_path / "lake", store))
+    assert "no messages yet" in reason_for_log(Lake(tmp_path / "lake", store))
 
 
 def test_a_possible_gap_in_the_time_is_left_to_the_log(lake: Lake) -> None:
     note_gaps(lake.place, BROKER, [Unread(0, 100, "expired before the lake read it")])
 
-    assert "gaps" in why_not(lake)
+    assert "gaps" in reason_for_log(lake)
 
 
 def test_a_log_unknown_to_the_lake_is_read_directly(lake: Lake, tmp_path: Path) -> None:
@@ -299,10 +299,10 @@ def test_a_log_unknown_to_the_lake_is_read_directly(lake: Lake, tmp_path: Path) 
     for _ in range(1000):
         other.put("orders", body=b"y" * 1000, properties=b"")
 
-    assert "the one the lake was filled from" in why_not(lake, store=other.write())
+    assert "the one the lake was filled from" in reason_for_log(lake, store=other.write())
 
 
-def came(hour: int, minute: int) -> int:
+def arrivals(hour: int, minute: int) -> int:
     return 100 + (hour * 60 + minute) * 7 % 13
 
 
@@ -327,7 +327,7 @@ def lag(totals: list[int]) -> Line:
 def backlogs() -> list[int]:
     found, behind = [], 5_000
     for at in range(180):
-        behind += came(*divmod(at, 60)) - went(*divmod(at, 60))
+        behind += arrivals(*divmod(at, 60)) - went(*divmod(at, 60))
         found.append(behind)
     return found
 
@@ -339,7 +339,7 @@ def hours(tmp_path: Path) -> Hours:
     for hour in range(3):
         found.write(
             HOUR + hour,
-            line("put", [came(hour, minute) for minute in MINUTES]),
+            line("put", [arrivals(hour, minute) for minute in MINUTES]),
             line("consumed", [went(hour, minute) for minute in MINUTES]),
             lag(backlogs()[hour * 60 : hour * 60 + 60]),
         )
@@ -364,7 +364,7 @@ def test_a_report_of_samples_has_the_numbers_of_the_collectors_files(
     assert len(result["rows"]) == 60 // step
     for row, first in zip(result["rows"], range(60, 120, step), strict=True):
         minutes = [divmod(at, 60) for at in range(first, first + step)]
-        arrived, read = (sum(of(*each) for each in minutes) for of in (came, went))
+        arrived, read = (sum(of(*each) for each in minutes) for of in (arrivals, went))
         left = every[first + step - 1]
         found = (int(row["backlog"]), int(row["consumed"]), int(row["arrived"]))
         assert found == (left, read, arrived)
@@ -388,7 +388,7 @@ def test_later_samples_are_not_compared_and_all_are_present_without_a_range(
 
     assert "totals" not in made(running_spark, early)["before"]
     result = made(running_spark, of_samples(hours, from_ms=None, to_ms=None))
-    arrivals = sum(came(hour, minute) for hour in range(3) for minute in MINUTES)
+    arrivals = sum(arrivals(hour, minute) for hour in range(3) for minute in MINUTES)
     assert result["totals"]["arrived"] == str(arrivals)
 
 

@@ -59,14 +59,14 @@ def jobs_of(lake: Lake, **more: Any) -> LakeJobs:
     return LakeJobs(lake.place, SmallBatches, **more)
 
 
-def said(lake: Lake) -> dict[str, Any]:
+def status_of(lake: Lake) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((lake.directory / STATUS_FILE).read_text())
     return found
 
 
 def has_news(lake: Lake) -> bool:
     """Check for new data without our code for the format."""
-    for path, position in said(lake)["brokers"][lake.source.broker]["next"]:
+    for path, position in status_of(lake)["brokers"][lake.source.broker]["next"]:
         try:
             with open(path, "rb") as file:  # noqa: PTH123
                 file.seek(position)
@@ -130,7 +130,7 @@ def test_gold_and_status_follow_each_batch_and_not_the_last(
 
     def on_step(step: str) -> None:
         if step == "opened" and (lake.directory / STATUS_FILE).exists():
-            watermark = said(lake)["brokers"]["broker-a"]["watermark"]
+            watermark = status_of(lake)["brokers"]["broker-a"]["watermark"]
             counted = sum(messages for messages, *_ in lake.traffic().values())
             seen.append((watermark, counted))
 
@@ -144,7 +144,7 @@ def test_gold_and_status_follow_each_batch_and_not_the_last(
 def test_a_status_shows_the_positions_of_lake_and_log(lake: Lake, builder: StoreBuilder) -> None:
     jobs_of(lake).ingest(lake.source)
 
-    found = said(lake)
+    found = status_of(lake)
     broker = found["brokers"]["broker-a"]
     assert (broker["watermark"], broker["log_to"]) == (builder.position, builder.position)
     assert broker["batch"]["rows"] == 5
@@ -186,13 +186,13 @@ def test_a_stopped_lake_explains_why_until_it_is_repaired(
 
     with pytest.raises(LakeStoppedError):
         jobs_of(lake).ingest(lake.source)
-    stopped = said(lake)
+    stopped = status_of(lake)
     rebuild(lake.place, lake.source)
     jobs_of(lake).ingest(lake.source)
 
     assert "manage.py lake rebuild --broker broker-a" in stopped["error"]
     assert stopped["error_ms"] > 0
-    assert said(lake)["error"] == ""
+    assert status_of(lake)["error"] == ""
     assert lake.offsets() == put_offsets(other)
 
 
@@ -203,12 +203,12 @@ def test_a_missing_store_is_an_error_until_it_returns(lake: Lake) -> None:
 
     with pytest.raises(ReportError, match="No store at"):
         jobs_of(lake).ingest(lake.source)
-    gone = said(lake)["error"]
+    gone = status_of(lake)["error"]
     away.rename(store)
     jobs_of(lake).ingest(lake.source)
 
     assert "No store at" in gone
-    assert said(lake)["error"] == ""
+    assert status_of(lake)["error"] == ""
 
 
 def test_a_lake_warns_when_the_next_file_to_expire_is_unread(
@@ -219,12 +219,12 @@ def test_a_lake_warns_when_the_next_file_to_expire_is_unread(
 
     def on_step(step: str) -> None:
         if step == "opened" and (lake.directory / STATUS_FILE).exists():
-            warnings.append(said(lake)["brokers"]["broker-a"]["warning"])
+            warnings.append(status_of(lake)["brokers"]["broker-a"]["warning"])
 
     jobs_of(lake, observer=on_step).ingest(lake.source)
 
     assert warnings[0] == EXPIRES_NEXT
-    assert said(lake)["brokers"]["broker-a"]["warning"] == ""
+    assert status_of(lake)["brokers"]["broker-a"]["warning"] == ""
 
 
 def test_maintenance_deletes_once_an_hour_and_merges_each_time(
@@ -265,9 +265,9 @@ def test_an_unexpected_error_is_reported_and_the_next_job_succeeds(
             patch.setattr(type(writer), step, fail)
             with pytest.raises(LakeError, match="ZeroDivisionError"):
                 job()
-        errors.append(said(lake)["error"])
+        errors.append(status_of(lake)["error"])
         jobs.ingest(lake.source)
-        errors.append(said(lake)["error"])
+        errors.append(status_of(lake)["error"])
         # Maintenance counts this batch in gold, with `rows`.
         builder.put_many(1).write()
         lake.take_all()
@@ -305,7 +305,7 @@ def test_no_message_value_keeps_later_messages_out_of_the_lake(
     assert jobs.ingest(lake.source).is_all
     assert jobs.maintain().is_all
 
-    assert said(lake)["error"] == ""
+    assert status_of(lake)["error"] == ""
     assert last.commit_log_offset in lake.offsets()
     levels = lake.query("SELECT max(delay_level) FROM bronze.events WHERE event = 'delay'")
     assert levels == [(most,)]

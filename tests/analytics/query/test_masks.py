@@ -50,7 +50,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made.directory
 
 
-def asked(lake: Path, sql: str) -> list[dict[str, Any]]:
+def run_query(lake: Path, sql: str) -> list[dict[str, Any]]:
     place = LakePlace.of(str(lake), None, {})
     with Engine(place, views_of(place, None, MASKS), "UTC").reader(sql) as reader:
         found: list[dict[str, Any]] = reader.read_all().to_pylist(maps_as_pydicts="lossy")
@@ -58,7 +58,7 @@ def asked(lake: Path, sql: str) -> list[dict[str, Any]]:
 
 
 def test_sql_shows_messages_like_pages(lake: Path) -> None:
-    rows = asked(lake, "SELECT * FROM bronze.messages ORDER BY commit_log_offset")
+    rows = run_query(lake, "SELECT * FROM bronze.messages ORDER BY commit_log_offset")
 
     masked = BODY.replace(CARD.encode(), b"***")
     assert [row["body"] for row in rows] == [masked, b"***", masked, b"***", b"***", BODY]
@@ -103,10 +103,10 @@ IN_BODY = "(SELECT * FROM bronze.messages WHERE topic <> 'plain')"
 )
 def test_no_form_of_a_query_shows_hidden_data(lake: Path, sql: str) -> None:
     # A pattern rule doesn't cover bills, and a path rule doesn't cover orders.
-    of_orders = repr(asked(lake, sql.replace("<> 'plain'", "= 'orders'")))
+    of_orders = repr(run_query(lake, sql.replace("<> 'plain'", "= 'orders'")))
     for secret in (CARD, CARD.encode().hex(), CARD[::-1], TOKEN):
         assert secret.upper() not in of_orders.upper()
-    of_bills = repr(asked(lake, sql.replace("<> 'plain'", "= 'bills'")))
+    of_bills = repr(run_query(lake, sql.replace("<> 'plain'", "= 'bills'")))
     for secret in (NAME, NAME.encode().hex(), NAME[::-1], TOKEN):
         assert secret.upper() not in of_bills.upper()
 
@@ -127,7 +127,7 @@ def test_no_form_of_a_query_shows_hidden_data(lake: Path, sql: str) -> None:
     ],
 )
 def test_a_condition_cannot_find_hidden_messages(lake: Path, condition: str) -> None:
-    found = asked(
+    found = run_query(
         lake,
         "SELECT count(*) AS found FROM bronze.messages "
         f"WHERE topic = 'orders' AND try({condition}) ",
@@ -148,7 +148,7 @@ def test_a_condition_cannot_find_hidden_messages(lake: Path, condition: str) -> 
 def test_an_error_reveals_nothing_hidden(lake: Path, tell: str) -> None:
     try:
         text = repr(
-            asked(lake, f"SELECT topic FROM bronze.messages WHERE topic = 'orders' AND {tell}")
+            run_query(lake, f"SELECT topic FROM bronze.messages WHERE topic = 'orders' AND {tell}")
         )
     except QueryError as error:
         text = str(error)

@@ -28,7 +28,7 @@ SECONDS_MAX = 120
 TOO_LARGE = "SELECT list(range) FROM range(1000000000)"
 
 
-class Asked:
+class QueryRun:
     """One query, run by the program in a separate process."""
 
     def __init__(self, lake: Path, directory: Path, sql: str, **changed: Any) -> None:
@@ -83,7 +83,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_query_returns_json_lines_and_parquet(lake: Path, tmp_path: Path) -> None:
-    result = Asked(
+    result = QueryRun(
         lake,
         tmp_path,
         "SELECT topic, count(*) AS sent FROM bronze.messages GROUP BY topic ORDER BY sent DESC;",
@@ -99,7 +99,7 @@ def test_a_query_returns_json_lines_and_parquet(lake: Path, tmp_path: Path) -> N
 
 
 def test_no_value_is_changed_by_json(lake: Path, tmp_path: Path) -> None:
-    result = Asked(
+    result = QueryRun(
         lake,
         tmp_path,
         "SELECT 9223372036854775807 AS a, sum(9223372036854775807) AS b, NULL AS c, "
@@ -126,7 +126,7 @@ def test_no_value_is_changed_by_json(lake: Path, tmp_path: Path) -> None:
 def test_gold_returns_one_row_for_summable_values(
     lake: Path, tmp_path: Path, topics: list[str] | None
 ) -> None:
-    result = Asked(
+    result = QueryRun(
         lake,
         tmp_path,
         "SELECT topic, messages, minute FROM gold.traffic_minute ORDER BY messages DESC",
@@ -139,7 +139,7 @@ def test_gold_returns_one_row_for_summable_values(
 
 
 def test_a_table_without_rows_can_be_queried(lake: Path, tmp_path: Path) -> None:
-    assert Asked(lake, tmp_path, "SELECT * FROM bronze.gaps").last["rows"] == 0
+    assert QueryRun(lake, tmp_path, "SELECT * FROM bronze.gaps").last["rows"] == 0
 
 
 TOO_DEEP = "The query is nested too deeply. Split it into several parts with WITH."
@@ -284,7 +284,7 @@ def test_duckdbs_read_functions_are_allowed(lake: Path, sql: str) -> None:
 
 
 def test_a_name_bound_by_with_is_read_where_it_is_visible(lake: Path, tmp_path: Path) -> None:
-    result = Asked(
+    result = QueryRun(
         lake,
         tmp_path,
         "WITH RECURSIVE numbers AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n < 3),"
@@ -356,7 +356,7 @@ def test_a_filter_is_never_evaluated_on_rows_outside_the_view(lake: Path, filter
 
 
 def test_a_rejection_is_an_event(lake: Path, tmp_path: Path) -> None:
-    result = Asked(lake, tmp_path, "FROM read_text('/etc/passwd')")
+    result = QueryRun(lake, tmp_path, "FROM read_text('/etc/passwd')")
 
     assert result.failure.startswith("read_text() isn't allowed.")
     assert (result.code, result.rows) == (1, [])
@@ -370,7 +370,7 @@ def test_a_result_is_cut_at_its_limit_and_marked(
     lake: Path, tmp_path: Path, changed: dict[str, int], cut: str, count: int
 ) -> None:
     # Lines of four bytes.
-    result = Asked(lake, tmp_path, "SELECT range % 10 FROM range(5000)", **changed)
+    result = QueryRun(lake, tmp_path, "SELECT range % 10 FROM range(5000)", **changed)
 
     assert result.last["cut"] == cut
     assert len(result.rows) == result.last["rows"] == count

@@ -59,7 +59,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> LakePlace:
     return lake.place
 
 
-def asked(
+def run_query(
     place: LakePlace, sql: str, topics: Sequence[str] | None = None, masks: Sequence[Mask] = ()
 ) -> pa.Table:
     with Engine(place, views_of(place, topics, masks), "UTC").reader(sql) as reader:
@@ -83,7 +83,7 @@ def test_every_table_has_the_rows_and_types_of_its_files(
     place: LakePlace, topics: list[str] | None
 ) -> None:
     for view in views_of(place, topics):
-        found = asked(place, f"FROM {view.name}", topics)
+        found = run_query(place, f"FROM {view.name}", topics)
         expected = directly(place, f"FROM {view.name}", topics)
 
         assert found.schema.types == expected.schema.types
@@ -143,9 +143,9 @@ def test_every_table_has_the_rows_and_types_of_its_files(
 def test_a_condition_finds_the_same_rows_as_in_the_files(place: LakePlace, condition: str) -> None:
     sql = f"SELECT commit_log_offset, topic FROM bronze.messages WHERE {condition}"
 
-    assert rows_of(asked(place, sql)) == rows_of(directly(place, sql))
+    assert rows_of(run_query(place, sql)) == rows_of(directly(place, sql))
     some = ["orders", "it*"]
-    assert rows_of(asked(place, sql, some)) == rows_of(directly(place, sql, some))
+    assert rows_of(run_query(place, sql, some)) == rows_of(directly(place, sql, some))
 
 
 @pytest.mark.parametrize(
@@ -153,12 +153,12 @@ def test_a_condition_finds_the_same_rows_as_in_the_files(place: LakePlace, condi
     ["body = 'body 1 ***'::BLOB", "body > 'body 1'::BLOB", "body_crc IS NULL", "body_crc > 0"],
 )
 def test_a_condition_applies_to_masked_values(place: LakePlace, condition: str) -> None:
-    masked = asked(place, "FROM bronze.messages", masks=MASKS)
+    masked = run_query(place, "FROM bronze.messages", masks=MASKS)
     with duckdb.connect() as connection:
         connection.register("masked", masked)
         expected = connection.sql(f"FROM masked WHERE {condition}").to_arrow_table()
 
-    found = asked(place, f"FROM bronze.messages WHERE {condition}", masks=MASKS)
+    found = run_query(place, f"FROM bronze.messages WHERE {condition}", masks=MASKS)
 
     assert rows_of(found) == rows_of(expected)
 
@@ -214,7 +214,7 @@ def test_conditions_and_columns_reach_the_reader(
         return rows(self, view, columns, condition, of_day)
 
     monkeypatch.setattr(LakeReader, "rows", noted)
-    asked(
+    run_query(
         place,
         f"SELECT topic, count(*) FROM bronze.messages WHERE day = DATE '{FIRST_DAY}' "
         "AND queue_id IN (1, 2) AND body IS NOT NULL AND topic LIKE '%s' GROUP BY topic",
@@ -240,10 +240,10 @@ def test_a_day_is_read_only_from_its_files_and_a_missing_file_is_reported(
     gone.write_bytes(b"PAR1 is all that is left")
 
     of_a_day = f"SELECT count(*) AS n FROM bronze.messages WHERE day = DATE '{LAST_DAY}'"
-    assert asked(lake.place, of_a_day).to_pylist() == [{"n": 1}]
+    assert run_query(lake.place, of_a_day).to_pylist() == [{"n": 1}]
     gone.unlink()
     with pytest.raises(LakeError) as failed:
-        asked(lake.place, "SELECT max(topic) FROM bronze.messages")
+        run_query(lake.place, "SELECT max(topic) FROM bronze.messages")
 
     assert str(failed.value) == UNREADABLE
 
@@ -257,7 +257,7 @@ def test_a_damaged_table_is_reported_in_one_sentence(tmp_path: Path) -> None:
         commit.write_text("{")
 
     with pytest.raises(LakeError) as failed:
-        asked(lake.place, "SELECT max(topic) FROM bronze.messages")
+        run_query(lake.place, "SELECT max(topic) FROM bronze.messages")
 
     assert str(failed.value) == UNREADABLE
 
@@ -268,9 +268,9 @@ def test_a_table_may_be_scanned_several_times_at_once(place: LakePlace) -> None:
         "JOIN (FROM bronze.messages LIMIT 5) c USING (topic)"
     )
 
-    assert asked(place, sql).to_pylist() == directly(place, sql).to_pylist()
+    assert run_query(place, sql).to_pylist() == directly(place, sql).to_pylist()
     unions = " UNION ALL ".join(["SELECT topic FROM bronze.messages"] * 40)
-    assert asked(place, unions).num_rows == 40 * 60
+    assert run_query(place, unions).num_rows == 40 * 60
 
 
 def test_progress_goes_up_to_100(place: LakePlace) -> None:

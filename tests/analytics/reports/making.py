@@ -53,7 +53,7 @@ def rows_of(spark: Spark, store: Path, name: str, **how: Any) -> list[dict[str, 
     return rows
 
 
-def said_by(name: str, outcome: Outcome) -> dict[str, Any]:
+def result_of(name: str, outcome: Outcome) -> dict[str, Any]:
     """Return the parts that a page shows above the rows: totals, summary, charts."""
     report = REPORTS[name]
     return {
@@ -64,7 +64,7 @@ def said_by(name: str, outcome: Outcome) -> dict[str, Any]:
 
 def sentence_of(name: str, outcome: Outcome) -> str:
     """Return the summary with unformatted figures."""
-    finding = said_by(name, outcome)["finding"]
+    finding = result_of(name, outcome)["finding"]
     figures = {name: figure["value"] for name, figure in finding["figures"].items()}
     text: str = finding["text"] % figures
     return text

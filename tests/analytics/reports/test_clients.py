@@ -17,7 +17,7 @@ from broker_core.message import properties
 from broker_core.message.ids import host_bytes
 from broker_core.message.names import RMQ_SYS_TRACE_TOPIC
 from broker_core.message.sys_flag import COMPRESSED_FLAG
-from tests.analytics.reports.making import outcome_of, said_by, sentence_of
+from tests.analytics.reports.making import outcome_of, result_of, sentence_of
 from tests.analytics.store_builder import START_MS, StoreBuilder
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ def test_failed_attempts_are_counted_by_reason_once_from_log_and_trace(
     assert found == expected
     assert found_longest == longest
     logged = [one for one in builder.stored if one.topic.startswith("%")]
-    totals = said_by("failures", outcome)["totals"]
+    totals = result_of("failures", outcome)["totals"]
     assert int(totals["retries"]) + int(totals["dead_letters"]) == len(logged)
     assert f" of {found.total()} failed attempts. For " in sentence_of("failures", outcome)
 

@@ -15,7 +15,7 @@ from analytics.facts import ConsumerOffset, StoreFacts, facts_of
 from analytics.reports import duplicates, lag, latency, retries
 from analytics.schemas import messages_with
 from broker_core.message import properties
-from tests.analytics.reports.making import outcome_of, rows_of, said_by, sentence_of
+from tests.analytics.reports.making import outcome_of, result_of, rows_of, sentence_of
 from tests.analytics.store_builder import START_MS, StoreBuilder
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ def test_sums_cover_all_keys_however_many_have_their_own_rows(
 
     outcome = outcome_of(running_spark, builder.write(), "duplicates")
 
-    report = said_by("duplicates", outcome)
+    report = result_of("duplicates", outcome)
     assert report["totals"]["repeated"] == str(40 + 30)
     assert report["totals"]["extra"] == str(35 + 2 * 5 + 30 * 2)
     assert report["totals"]["worst"] == "3"

@@ -11,7 +11,7 @@ from analytics.facts import StoreFacts
 from analytics.reports.catalog import REPORTS
 from analytics.reports.report import COMPARE, HOURS, SAMPLED_HOURS, TOPIC, TYPE_NAMES
 from broker_core.message import properties
-from tests.analytics.reports.making import outcome_of, said_by, sentence_of
+from tests.analytics.reports.making import outcome_of, result_of, sentence_of
 from tests.analytics.store_builder import START_MS, StoreBuilder
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_an_idle_range_has_a_result_without_a_summary(
         running_spark, store, name, from_ms=START_MS - 2 * DAY_MS, to_ms=START_MS - DAY_MS
     )
 
-    answer = said_by(name, outcome)
+    answer = result_of(name, outcome)
     assert outcome.rows_read == 0
     assert outcome.table.num_rows == 0
     assert "finding" not in answer

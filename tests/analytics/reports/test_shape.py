@@ -12,7 +12,7 @@ from analytics.reports import keys, queues, senders, sizes
 from analytics.schemas import messages_with
 from broker_core.message import properties
 from broker_core.message.ids import host_bytes
-from tests.analytics.reports.making import outcome_of, rows_of, said_by, sentence_of
+from tests.analytics.reports.making import outcome_of, result_of, rows_of, sentence_of
 from tests.analytics.store_builder import START_MS, StoreBuilder
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def test_sizes_are_counted_by_class_and_topic(running_spark: Spark, tmp_path: Pa
         place: (len(of), sum(of), min(of), sorted(of)[(len(of) - 1) // 2], max(of))
         for place, of in bodies.items()
     }
-    bars = [row["by"] for row in said_by("sizes", outcome)["bars"]["rows"]]
+    bars = [row["by"] for row in result_of("sizes", outcome)["bars"]["rows"]]
     assert bars == ["≤ 1 KiB", "≤ 4 KiB", "≤ 512 KiB"]
 
 

@@ -28,12 +28,12 @@ def batch(rows: list[tuple[str, int, int]]) -> pa.RecordBatch:
     )
 
 
-def wanted(*names: str) -> pa.Schema:
+def schema_of(*names: str) -> pa.Schema:
     types = BY_TOPIC_AND_MINUTE.types()
     return pa.schema([(name, types[name]) for name in names])
 
 
-def told(found: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+def rows_of(found: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
     return [row for each in found for row in each.to_pylist()]
 
 
@@ -42,9 +42,9 @@ def test_groups_add_up_to_a_manual_count(monkeypatch: pytest.MonkeyPatch, held_m
     monkeypatch.setattr(grouping, "GROUPS_HELD_MAX", held_max)
     rows = [(f"t{number % 3}", number * 7_000_000, number % 11) for number in range(500)]
     batches = [batch(rows[at : at + 60]) for at in range(0, 500, 60)]
-    schema = wanted("topic", "store_timestamp", "messages", "store_size")
+    schema = schema_of("topic", "store_timestamp", "messages", "store_size")
 
-    found = told(BY_TOPIC_AND_MINUTE.grouped(batches, schema))
+    found = rows_of(BY_TOPIC_AND_MINUTE.grouped(batches, schema))
 
     messages: Counter[tuple[str, int]] = Counter()
     sizes: Counter[tuple[str, int]] = Counter()
@@ -64,13 +64,13 @@ def test_groups_add_up_to_a_manual_count(monkeypatch: pytest.MonkeyPatch, held_m
 def test_a_sum_exceeds_the_column() -> None:
     rows = [("t", 0, 2**31 - 1)] * 3
 
-    found = told(BY_TOPIC_AND_MINUTE.grouped([batch(rows)], wanted("store_size")))
+    found = rows_of(BY_TOPIC_AND_MINUTE.grouped([batch(rows)], schema_of("store_size")))
 
     assert found == [{"store_size": 3 * (2**31 - 1)}]
 
 
 def test_damage_stays_a_separate_row() -> None:
-    schema = wanted("topic", "messages", "damage")
+    schema = schema_of("topic", "messages", "damage")
     damage = {"file": "f", "commit_log_from": 0, "commit_log_to": 9, "reason": "r"}
     names = ("topic", "store_timestamp", "damage")
     torn = pa.record_batch(
@@ -82,7 +82,7 @@ def test_damage_stays_a_separate_row() -> None:
         names,
     )
 
-    found = told(BY_TOPIC_AND_MINUTE.grouped([torn], schema))
+    found = rows_of(BY_TOPIC_AND_MINUTE.grouped([torn], schema))
 
     assert found == [
         {"topic": None, "messages": None, "damage": damage},
@@ -91,7 +91,7 @@ def test_damage_stays_a_separate_row() -> None:
 
 
 def test_reading_nothing_creates_no_group() -> None:
-    schema = wanted("topic", "messages")
+    schema = schema_of("topic", "messages")
 
-    assert told(BY_TOPIC_AND_MINUTE.grouped([], schema)) == []
-    assert told(BY_TOPIC_AND_MINUTE.grouped([batch([("t", 0, 1)]).slice(0, 0)], schema)) == []
+    assert rows_of(BY_TOPIC_AND_MINUTE.grouped([], schema)) == []
+    assert rows_of(BY_TOPIC_AND_MINUTE.grouped([batch([("t", 0, 1)]).slice(0, 0)], schema)) == []

@@ -169,7 +169,7 @@ def test_only_files_near_the_requested_time_are_read(tmp_path: Path) -> None:
         builder.put(store_timestamp=START_MS + number * hour // 10)
     reader = StoreReader(builder.write())
     from_ms, to_ms = START_MS + 10 * hour, START_MS + 11 * hour
-    wanted = [
+    expected_offsets = [
         one.commit_log_offset for one in builder.stored if from_ms <= one.store_timestamp < to_ms
     ]
 
@@ -182,7 +182,7 @@ def test_only_files_near_the_requested_time_are_read(tmp_path: Path) -> None:
         for batch in reader.read(split, OFFSETS, rows)
         for at in batch["commit_log_offset"].to_pylist()
     ]
-    assert found == wanted
+    assert found == expected_offsets
     assert len(plan.splits) == 1
     assert plan.skipped_bytes == builder.position - plan.split_bytes
     assert (plan.log_from, plan.log_to) == (0, builder.position)

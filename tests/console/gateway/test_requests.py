@@ -43,13 +43,13 @@ class Peer:
     def __init__(
         self, body: bytes = b"", *, code: int = 0, remark: str | None = None, **ext: str
     ) -> None:
-        self.asked: list[RemotingCommand] = []
+        self.requests: list[RemotingCommand] = []
         self._answer = (code, remark, ext, body)
 
     async def __call__(
         self, address: str, command: RemotingCommand, timeout_s: float | None = None
     ) -> RemotingCommand:
-        self.asked.append(command)
+        self.requests.append(command)
         code, remark, ext, body = self._answer
         return command.answer(code, remark, ext, body)
 
@@ -75,7 +75,7 @@ async def test_cluster_info_reads_fastjsons_numeric_keys() -> None:
         BrokerNode("c", "b", 0, "127.0.0.1:10911"),
         BrokerNode("c", "b", 1, "127.0.0.1:10921"),
     )
-    assert peer.asked[0].code == RequestCode.GET_BROKER_CLUSTER_INFO
+    assert peer.requests[0].code == RequestCode.GET_BROKER_CLUSTER_INFO
 
 
 async def test_runtime_info_takes_the_first_of_three_averages() -> None:
@@ -132,7 +132,7 @@ async def test_an_updated_topic_is_sent_as_text() -> None:
 
     await topics.update_topic(peer, ADDRESS, TopicConfig("T", 8, 4, 6, True))
 
-    assert peer.asked[0].ext_fields == {
+    assert peer.requests[0].ext_fields == {
         "topic": "T",
         "defaultTopic": "TBW102",
         "readQueueNums": "8",
@@ -149,7 +149,7 @@ async def test_group_configs_are_copied_both_ways() -> None:
     peer = Peer()
     await groups.update_group(peer, ADDRESS, config)
 
-    back = Peer(b'{"dataVersion":{},"subscriptionGroupTable":{"g":' + peer.asked[0].body + b"}}")
+    back = Peer(b'{"dataVersion":{},"subscriptionGroupTable":{"g":' + peer.requests[0].body + b"}}")
 
     assert await groups.group_configs(back, ADDRESS) == {"g": config}
 
@@ -235,8 +235,8 @@ async def test_a_reset_by_time_uses_the_offsets_sent_to_members() -> None:
     peer = Peer(b'{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:3}}')
 
     assert await offsets.invoke_reset_offset(peer, ADDRESS, "g", "T", -1) == {0: 3}
-    assert peer.asked[0].ext_fields["timestamp"] == "-1"
-    assert peer.asked[0].ext_fields["isForce"] == "true"
+    assert peer.requests[0].ext_fields["timestamp"] == "-1"
+    assert peer.requests[0].ext_fields["isForce"] == "true"
 
 
 async def test_a_rejection_has_the_brokers_words() -> None:
@@ -279,7 +279,7 @@ async def test_a_sent_message_has_its_tag_keys_and_id() -> None:
 
     queue_offset = await messages.send(peer, ADDRESS, MessageQueue("T", "b", 3), message, "pg", "U")
 
-    fields = peer.asked[0].ext_fields
+    fields = peer.requests[0].ext_fields
     assert queue_offset == 7
     assert (fields["a"], fields["b"], fields["e"], fields["g"]) == ("pg", "T", "3", "5")
     assert properties.decode(fields["i"]) == {
@@ -304,5 +304,5 @@ async def test_a_broker_only_limits_the_rate_of_its_only_filter() -> None:
     await watch.trace_watch(peer, ADDRESS, {"1": capped, "2": WatchFilter()})
     await watch.trace_watch(peer, ADDRESS, {"2": WatchFilter()})
 
-    requests = [msgspec.json.decode(each.body, type=TraceWatch) for each in peer.asked]
+    requests = [msgspec.json.decode(each.body, type=TraceWatch) for each in peer.requests]
     assert [each.events_per_second_max for each in requests] == [50, None, None]

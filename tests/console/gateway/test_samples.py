@@ -29,7 +29,7 @@ NODE = BrokerNode("DefaultCluster", "broker-a", 0, "127.0.0.1:10911")
 NOW_MS = 1_795_251_600_000
 
 
-async def taken(gateway: Gateway) -> BrokerSample:
+async def take_sample(gateway: Gateway) -> BrokerSample:
     [(node, sample)] = (await ask(gateway.samples.take)).items()
     assert node.broker_name == "broker-a"
     assert isinstance(sample, BrokerSample)
@@ -51,7 +51,7 @@ async def test_a_sample_has_the_queue_ends_and_the_groups_progress(gateway: Gate
         "billing",
     )
 
-    sample = await taken(gateway)
+    sample = await take_sample(gateway)
 
     [topic] = [each for each in sample.topics if each.name == "Orders"]
     assert {row[0]: row[2] for row in topic.rows()}.get(1) == 3
@@ -65,7 +65,7 @@ async def test_a_sample_has_the_queue_ends_and_the_groups_progress(gateway: Gate
 
 
 async def test_a_saved_sample_is_read_back_unchanged(gateway: Gateway) -> None:
-    sample = await taken(gateway)
+    sample = await take_sample(gateway)
 
     assert decoded(encoded(sample)) == sample
 
@@ -80,7 +80,7 @@ class OtherBroker:
     """Answers as RocketMQ 4.9 does."""
 
     def __init__(self, code: int = ResponseCode.REQUEST_CODE_NOT_SUPPORTED) -> None:
-        self.asked: list[int] = []
+        self.requests: list[int] = []
         # The versions of the members of each group; None for an unknown version.
         self.groups: dict[str, list[int] | None] = {"billing": [407]}
         self._code = code
@@ -88,7 +88,7 @@ class OtherBroker:
     async def ask(
         self, address: str, command: RemotingCommand, timeout_s: float | None = None
     ) -> RemotingCommand:
-        self.asked.append(command.code)
+        self.requests.append(command.code)
         if command.code == RequestCode.GET_BROKER_RUNTIME_INFO:
             body: object = {"table": RUNTIME}
         elif command.code == RequestCode.GET_BROKER_CONSUME_STATS:
@@ -136,7 +136,7 @@ async def test_another_broker_gets_two_requests_and_one_per_member_in_turn() -> 
 
     sample = await broker_sample(other.ask, NODE, NOW_MS)
 
-    assert other.asked[1:] == [
+    assert other.requests[1:] == [
         RequestCode.GET_BROKER_RUNTIME_INFO,
         RequestCode.GET_BROKER_CONSUME_STATS,
         RequestCode.GET_CONSUMER_CONNECTION_LIST,
@@ -180,9 +180,9 @@ async def test_many_groups_take_turns_and_each_is_served() -> None:
     other.groups = {f"group-{number}": [407] for number in range(2 * GROUPS_PER_SAMPLE + 1)}
     known: set[str] = set()
     for turn in range(3):
-        other.asked.clear()
+        other.requests.clear()
         sample = await broker_sample(other.ask, NODE, NOW_MS + turn * TURN_MS)
-        requests = other.asked.count(RequestCode.GET_CONSUMER_CONNECTION_LIST)
+        requests = other.requests.count(RequestCode.GET_CONSUMER_CONNECTION_LIST)
         found = {each.name for each in sample.groups if each.members is not None}
         assert len(found) == requests <= GROUPS_PER_SAMPLE
         assert len(sample.groups) == len(other.groups)

@@ -62,7 +62,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         yield running
 
 
-async def told(served: Served, settings: Settings) -> TelemetryCommand:
+async def answer_to(served: Served, settings: Settings) -> TelemetryCommand:
     """Return the broker's answer to a client's settings."""
     async with grpc.aio.insecure_channel(served.address) as channel:
         stream = channel.stream_stream(
@@ -168,7 +168,7 @@ async def test_a_consumer_learns_how_to_retry_and_is_removed_with_its_connection
     consumers = served.broker.clients.consumers
     subscription = Subscription(GROUP, [SubscriptionEntry(PLAIN)])
 
-    answer = await told(served, Settings(ClientType.PUSH_CONSUMER, subscription=subscription))
+    answer = await answer_to(served, Settings(ClientType.PUSH_CONSUMER, subscription=subscription))
 
     assert answer.settings is not None
     assert answer.settings.subscription is not None
@@ -180,7 +180,7 @@ async def test_a_consumer_learns_how_to_retry_and_is_removed_with_its_connection
 
 async def test_settings_without_a_role_end_the_stream(served: Served) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await told(served, Settings(ClientType.PRODUCER))
+        await answer_to(served, Settings(ClientType.PRODUCER))
 
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     text = "there is no publishing or subscription data in settings"

@@ -56,7 +56,7 @@ async def serving(
         await server.shutdown()
 
 
-async def told(port: int, data: bytes, context: ssl.SSLContext | None = None) -> bytes:
+async def exchange(port: int, data: bytes, context: ssl.SSLContext | None = None) -> bytes:
     """Send bytes and return the answer up to the end of the call or of the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
     writer.write(data)
@@ -102,7 +102,7 @@ async def test_tls_negotiates_h2_if_the_client_asks(alpn: tuple[str, ...], tmp_p
         assert tls.selected_alpn_protocol() == ("h2" if alpn else None)
         assert tls.version() == "TLSv1.3"
         writer.close()
-        assert b"hello" in await told(port, HELLO + CALL, context)
+        assert b"hello" in await exchange(port, HELLO + CALL, context)
 
 
 async def test_old_tls_versions_are_rejected(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ async def test_old_tls_versions_are_rejected(tmp_path: Path) -> None:
 
     async with serving(gate=gate) as (_, port):
         with pytest.raises((ssl.SSLError, ConnectionError)):
-            await told(port, HELLO, context)
+            await exchange(port, HELLO, context)
 
 
 async def test_a_tls_only_port_rejects_plain_calls(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ async def test_a_tls_only_port_rejects_plain_calls(tmp_path: Path) -> None:
     gate = TlsGate(TlsConfig(mode="enforcing", cert_path=str(made), key_path=str(key)), ALPN)
 
     async with serving(gate=gate) as (_, port):
-        assert await told(port, HELLO + CALL) == b""
+        assert await exchange(port, HELLO + CALL) == b""
 
 
 async def test_one_host_gets_its_share_of_connections() -> None:
@@ -135,7 +135,7 @@ async def test_one_host_gets_its_share_of_connections() -> None:
             await reader.readexactly(9)
         assert len(server.connections) == 2
 
-        assert await told(port, HELLO + CALL) == b""
+        assert await exchange(port, HELLO + CALL) == b""
 
         for _, writer in kept:
             writer.close()
@@ -151,7 +151,7 @@ async def test_a_proxy_names_the_peer() -> None:
     )
     port = await server.start("127.0.0.1", 0)
     try:
-        await told(port, b"PROXY TCP4 192.0.2.7 192.0.2.1 56324 8081\r\n" + HELLO + CALL)
+        await exchange(port, b"PROXY TCP4 192.0.2.7 192.0.2.1 56324 8081\r\n" + HELLO + CALL)
     finally:
         await server.shutdown()
 
@@ -163,7 +163,7 @@ async def test_a_lost_connection_is_reported_to_the_owner() -> None:
     server = Http2Server("test server", {ECHO: Unary(echo)}, on_connection_lost=lost.append)
     port = await server.start("127.0.0.1", 0)
 
-    await told(port, HELLO + CALL)
+    await exchange(port, HELLO + CALL)
     await server.shutdown()
 
     assert [one.is_open for one in lost] == [False]

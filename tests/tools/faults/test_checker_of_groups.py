@@ -116,7 +116,10 @@ MUTANTS: dict[str, tuple[str, Callable[[list[Operation]], list[Operation]]]] = {
         "I15",
         lambda h: without(h, lambda one: type(one) is Consumed and one.id == "m4"),
     ),
-    "a returned message is never redelivered": ("I17", lambda h: without(h, lambda o: retried(o, 2))),
+    "a returned message is never redelivered": (
+        "I17",
+        lambda h: without(h, lambda o: retried(o, 2)),
+    ),
     "a retry arrives early": (
         "I17",
         lambda h: [moved(o, -SECOND // 2) if retried(o, 1) else o for o in h],

@@ -139,11 +139,11 @@ def test_every_request_is_answered_to_every_actor_according_to_its_row(
 
     found = refusal(an_authorizer(), request)
 
-    wanted = expected(code, actor)
-    if wanted is None or found is None:
-        assert found == wanted
+    message = expected(code, actor)
+    if message is None or found is None:
+        assert found == message
     else:
-        assert found.startswith(wanted)
+        assert found.startswith(message)
 
 
 def test_every_handled_request_has_a_row() -> None:

@@ -36,7 +36,7 @@ class Master:
         """None for a real RocketMQ."""
         self.damaged: tuple[tuple[int, int], ...] = ()
         self.doubted: list[int | None] = []
-        self.asked: set[str] = set()
+        self.requests: set[str] = set()
         self.questions: list[int] = []
         """The number of records in each query."""
         self.error: Exception | None = None
@@ -51,7 +51,7 @@ class Master:
         follows: bool = False,
         doubted: int | None = None,
     ) -> BrokerState:
-        self.asked.add(address)
+        self.requests.add(address)
         self._answer()
         if places:
             self.questions.append(len(places))
@@ -292,7 +292,7 @@ async def test_the_master_is_found_through_name_servers_or_next_to_its_ha_port(
         epochs, slave, slave_disk, cast("Peers", peer), Shutdown(), lambda: reported
     ).before_transfer(HA_ADDRESS)
 
-    assert peer.asked == {expected}
+    assert peer.requests == {expected}
 
 
 async def test_comparing_equal_logs_costs_one_query_about_one_record(

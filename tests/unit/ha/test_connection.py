@@ -40,7 +40,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_nothing_waits_for_more_data_and_little_in_the_transport(slave: OneSlave) -> None:
     assert slave.wire.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     assert slave.wire.high == tuning.TURN_BYTES
-    assert slave.told == ["connected"]
+    assert slave.received == ["connected"]
 
 
 async def test_a_connections_state_before_a_slave_sends_anything(slave: OneSlave) -> None:
@@ -61,7 +61,7 @@ async def test_a_turn_sends_at_most_its_limit_and_later_turns_the_rest(
     assert slave.sent == TURN
     await settle()
     assert data_of(slave.transfers()) == log_bytes(slave.store, 0)
-    assert slave.told == ["connected", "acknowledged 0", "sent everything"]
+    assert slave.received == ["connected", "acknowledged 0", "sent everything"]
 
 
 async def test_the_last_byte_of_a_turn_is_used(
@@ -86,7 +86,7 @@ async def test_a_slave_gets_exactly_the_missing_data(slave: OneSlave, lacks: int
 
     assert data_of(slave.transfers()) == log_bytes(slave.store, slave.end - lacks)
     assert slave.connection.begin_offset == slave.end - lacks
-    assert slave.told == ["connected", "sent everything", f"acknowledged {slave.end - lacks}"]
+    assert slave.received == ["connected", "sent everything", f"acknowledged {slave.end - lacks}"]
 
 
 async def test_a_slave_of_an_empty_log_waits_for_its_first_message(slave: OneSlave) -> None:
@@ -110,7 +110,7 @@ async def test_no_slave_is_told_that_all_is_sent_while_the_rest_is_withheld(
     slave.connection.pump()
 
     assert slave.sent == slave.end // 2
-    assert slave.told == ["connected", "acknowledged 0"]
+    assert slave.received == ["connected", "acknowledged 0"]
 
 
 async def test_a_slave_that_reads_nothing_is_sent_nothing_until_it_reads(slave: OneSlave) -> None:
@@ -142,13 +142,13 @@ async def test_a_late_sample_counts_from_its_own_time(slave: OneSlave) -> None:
 async def test_a_report_counts_once_it_is_complete(slave: OneSlave) -> None:
     put_bodies(slave.store, 1)
     slave.report(0)
-    slave.told.clear()
+    slave.received.clear()
 
     slave.connection.data_received(encode_report(slave.end)[:4])
-    assert slave.told == []
+    assert slave.received == []
 
     slave.connection.data_received(encode_report(slave.end)[4:])
-    assert slave.told == [f"acknowledged {slave.end}"]
+    assert slave.received == [f"acknowledged {slave.end}"]
 
 
 async def test_data_that_a_slave_has_is_not_resent(slave: OneSlave) -> None:
@@ -317,7 +317,7 @@ async def test_the_latest_writes_are_sent_without_a_read(slave: OneSlave, cold: 
     slave.report(slave.end - HOT)
 
     assert slave.sent == slave.end
-    assert slave.reads.asked == []
+    assert slave.reads.requests == []
 
 
 async def test_the_rest_is_sent_as_it_is_read_piece_by_piece(slave: OneSlave, cold: None) -> None:
@@ -326,17 +326,17 @@ async def test_the_rest_is_sent_as_it_is_read_piece_by_piece(slave: OneSlave, co
     slave.connection.pump()
     await settle()
     assert slave.sent == 100
-    assert slave.reads.asked == [(100, AHEAD)]
+    assert slave.reads.requests == [(100, AHEAD)]
 
     slave.reads.waiting.pop().set_result(None)
     for _ in range(50):
         if slave.sent >= 12_100:
             break
         # The next piece is read when half of the previous one is sent, not earlier.
-        assert slave.reads.asked == [(100, AHEAD)]
+        assert slave.reads.requests == [(100, AHEAD)]
         await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert slave.reads.asked == [(100, AHEAD), (100 + AHEAD, AHEAD)]
+    assert slave.reads.requests == [(100, AHEAD), (100 + AHEAD, AHEAD)]
     await settle()
     assert slave.sent == 100 + AHEAD
 
@@ -344,9 +344,9 @@ async def test_the_rest_is_sent_as_it_is_read_piece_by_piece(slave: OneSlave, co
         await slave.reads.finish()
     assert data_of(slave.transfers()) == log_bytes(slave.store, 100)
     file_size = slave.store.files.log.file_size
-    positions = [position for position, _ in slave.reads.asked]
+    positions = [position for position, _ in slave.reads.requests]
     assert positions == [100, 20_100, 40_100, 60_100, 0, 20_000, 40_000]
-    assert slave.reads.asked[3] == (60_100, file_size - 60_100)
+    assert slave.reads.requests[3] == (60_100, file_size - 60_100)
 
 
 @pytest.mark.parametrize("what", ["fails", "is called off"])

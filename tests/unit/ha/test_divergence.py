@@ -35,7 +35,7 @@ class KilledError(Exception):
     """The process ends here."""
 
 
-class Asked:
+class OtherLog:
     """Answers for another log, and counts the queries."""
 
     def __init__(self, log: CommitLog) -> None:
@@ -57,7 +57,7 @@ def bodies(store: MessageStore) -> list[bytes]:
 @pytest.mark.parametrize("own", [1, 7, 150])
 async def test_the_end_of_the_shared_part_of_two_logs_is_found(shared: int, own: int) -> None:
     ours, theirs, end = await diverged_stores(shared, own, other=170)
-    ask = Asked(theirs.files.log)
+    ask = OtherLog(theirs.files.log)
     limit = min(ours.max_commit_log_offset, theirs.max_commit_log_offset)
 
     found = await find_shared_end(ours.files.log, limit, range_of(theirs), ask)
@@ -74,7 +74,7 @@ async def test_the_end_of_the_shared_part_of_two_logs_is_found(shared: int, own:
 
 async def test_for_equal_logs_one_query_is_enough() -> None:
     ours, theirs, end = await diverged_stores(200, 0, 50)
-    ask = Asked(theirs.files.log)
+    ask = OtherLog(theirs.files.log)
     unit = ours.units("TopicTest", 1, 99, 1)[0]
 
     found = await find_shared_end(
@@ -97,7 +97,7 @@ async def test_a_log_of_another_set_is_rejected() -> None:
             ours.files.log,
             ours.max_commit_log_offset,
             range_of(theirs),
-            Asked(theirs.files.log),
+            OtherLog(theirs.files.log),
         )
     await ours.shutdown()
     await theirs.shutdown()
@@ -108,7 +108,7 @@ async def test_a_master_whose_log_starts_after_our_end_is_rejected() -> None:
     expired = range_of(theirs)._replace(min_offset=end + 1, max_offset=end + 1000)
 
     with pytest.raises(ReplicationError, match="messages in between are deleted"):
-        await find_shared_end(ours.files.log, end, expired, Asked(theirs.files.log))
+        await find_shared_end(ours.files.log, end, expired, OtherLog(theirs.files.log))
     await ours.shutdown()
     await theirs.shutdown()
 
@@ -206,7 +206,7 @@ async def test_a_given_last_record_that_differs_is_searched_for() -> None:
     limit = ours.max_commit_log_offset
 
     found = await find_shared_end(
-        ours.files.log, limit, range_of(theirs), Asked(theirs.files.log), Place(end, limit - end)
+        ours.files.log, limit, range_of(theirs), OtherLog(theirs.files.log), Place(end, limit - end)
     )
 
     assert found == end
@@ -238,7 +238,7 @@ async def test_an_empty_log_shares_everything_it_has() -> None:
     store = await small_log()
 
     end = await find_shared_end(
-        store.files.log, 0, LogRange((), 5_000, 9_000), Asked(store.files.log)
+        store.files.log, 0, LogRange((), 5_000, 9_000), OtherLog(store.files.log)
     )
 
     assert end == 0
@@ -250,7 +250,7 @@ async def test_a_record_cut_by_the_limit_is_not_shared() -> None:
     offset, size, _ = store.units("TopicTest", 0, 2, 1)[0]
 
     end = await find_shared_end(
-        store.files.log, offset + size - 10, range_of(store), Asked(store.files.log)
+        store.files.log, offset + size - 10, range_of(store), OtherLog(store.files.log)
     )
 
     assert end == offset
@@ -263,7 +263,7 @@ async def test_damage_in_the_middle_does_not_hide_the_shared_part_after_it() -> 
     ours.files.log.files[0].buffer[offset + 4] ^= 1
 
     end = await find_shared_end(
-        ours.files.log, ours.max_commit_log_offset, range_of(theirs), Asked(theirs.files.log)
+        ours.files.log, ours.max_commit_log_offset, range_of(theirs), OtherLog(theirs.files.log)
     )
 
     assert end == ours.max_commit_log_offset
@@ -275,7 +275,7 @@ async def test_a_log_without_a_record_shares_nothing() -> None:
     ours, theirs = await small_log(), await small_log(100)
     ours.files.log.append_data(memoryview(b"\1" * 50))
 
-    end = await find_shared_end(ours.files.log, 50, range_of(theirs), Asked(theirs.files.log))
+    end = await find_shared_end(ours.files.log, 50, range_of(theirs), OtherLog(theirs.files.log))
 
     assert end == 0
     await ours.shutdown()
@@ -294,7 +294,7 @@ async def test_a_files_smallest_blank_record_is_also_shared() -> None:
         assert [unit[0] for unit in store.units("TopicTest", 0, 0, 200)][-1] == LOG_FILE_SIZE
 
     end = await find_shared_end(
-        ours.files.log, LOG_FILE_SIZE, range_of(theirs), Asked(theirs.files.log)
+        ours.files.log, LOG_FILE_SIZE, range_of(theirs), OtherLog(theirs.files.log)
     )
 
     assert end == LOG_FILE_SIZE

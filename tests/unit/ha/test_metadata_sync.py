@@ -53,12 +53,12 @@ async def test_the_original_is_asked_in_order_and_only_once_for_missing_data(
         end,
     ]
     await slave.sync.sync()
-    assert slave.master.asked[0] == (VIP, RequestCode.GET_ALL_TOPIC_CONFIG)
-    assert {address for address, _ in slave.master.asked[1:]} == {MASTER}
-    assert slave.asked == codes
+    assert slave.master.requests[0] == (VIP, RequestCode.GET_ALL_TOPIC_CONFIG)
+    assert {address for address, _ in slave.master.requests[1:]} == {MASTER}
+    assert slave.requests == codes
 
     await slave.sync.sync()
-    assert slave.asked == list(GOOD)
+    assert slave.requests == list(GOOD)
 
 
 async def test_a_master_without_the_topics_port_is_queried_at_its_own(slave: Slave) -> None:
@@ -75,13 +75,13 @@ async def test_it_checks_after_three_seconds_and_then_every_ten(
     slave.sync.start()
     await settle()
     await pass_time(clock, 2_900)
-    assert slave.asked == []
+    assert slave.requests == []
     await pass_time(clock, 200)
-    assert len(slave.asked) == 7
+    assert len(slave.requests) == 7
     await pass_time(clock, 9_700)
-    assert slave.asked == []
+    assert slave.requests == []
     await pass_time(clock, 400)
-    assert len(slave.asked) == 5
+    assert len(slave.requests) == 5
 
 
 async def test_a_master_queries_no_other_broker(slave: Slave) -> None:
@@ -89,7 +89,7 @@ async def test_a_master_queries_no_other_broker(slave: Slave) -> None:
 
     await slave.sync.sync()
 
-    assert slave.asked == []
+    assert slave.requests == []
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ async def test_a_new_master_starts_without_the_formers_data(
     slave.master.bodies[RequestCode.GET_ALL_DELAY_OFFSET] = b"{"
     await slave.sync.sync()
     assert slave.sync.state.failures
-    slave.asked.clear()
+    slave.requests.clear()
 
     slave.sync.follow("10.0.0.3:10911")
 
@@ -211,7 +211,7 @@ async def test_a_new_master_starts_without_the_formers_data(
     slave.master.bodies = dict(GOOD)
     await slave.sync.sync()
     assert slave.sync.state.last_at is not None
-    assert RequestCode.GET_ALL_CONSUMER_FILTER in slave.asked
+    assert RequestCode.GET_ALL_CONSUMER_FILTER in slave.requests
     slave.sync.follow(MASTER)
     assert slave.sync.state.last_at is None
 
@@ -224,7 +224,7 @@ async def test_a_slave_promoted_during_a_query_takes_nothing_over(
     slave.offsets.commit("g", "T", 0, 3)
 
     async def promote() -> None:
-        if slave.role.is_slave and slave.master.asked[-1][1] == code:
+        if slave.role.is_slave and slave.master.requests[-1][1] == code:
             await slave.role.changed("ASYNC_MASTER")
 
     slave.master.on_asked = promote
@@ -292,7 +292,7 @@ async def test_accounts_of_another_version_are_reported(
     await slave.sync.sync()
 
     assert slave.sync.state.failures.get("the version of the accounts") == failure
-    assert (RequestCode.GET_BROKER_CLUSTER_ACL_INFO in slave.asked) is bool(own)
+    assert (RequestCode.GET_BROKER_CLUSTER_ACL_INFO in slave.requests) is bool(own)
 
 
 async def test_a_rejecting_master_is_reported_with_its_code(slave: Slave) -> None:
@@ -337,7 +337,7 @@ async def test_a_slave_queries_nobody_before_it_knows_its_master(clock: ManualCl
 
     await slave.sync.sync()
 
-    assert slave.asked == []
+    assert slave.requests == []
     assert slave.sync.state.master_addr == ""
     assert slave.sync.state.last_at is None
     await slave.sync.shutdown()
@@ -350,7 +350,7 @@ async def test_after_a_shutdown_nothing_is_checked(slave: Slave, clock: ManualCl
     await slave.sync.shutdown()
     await pass_time(clock, 20_000)
 
-    assert slave.asked == []
+    assert slave.requests == []
     assert slave.master.is_shut_down
 
 
@@ -359,7 +359,7 @@ async def test_topics_are_requested_two_ports_below_at_any_address(slave: Slave)
 
     await slave.sync.sync()
 
-    assert slave.master.asked[0][0] == "[2001:db8::1]:10909"
+    assert slave.master.requests[0][0] == "[2001:db8::1]:10909"
 
 
 @pytest.mark.parametrize(
@@ -419,7 +419,7 @@ async def test_a_promoted_slave_keeps_its_request_modes(slave: Slave) -> None:
     slave.master.bodies[RequestCode.GET_ALL_MESSAGE_REQUEST_MODE] = b"{}"
 
     async def promote() -> None:
-        if slave.master.asked[-1][1] == RequestCode.GET_ALL_MESSAGE_REQUEST_MODE:
+        if slave.master.requests[-1][1] == RequestCode.GET_ALL_MESSAGE_REQUEST_MODE:
             await slave.role.changed("ASYNC_MASTER")
 
     slave.master.on_asked = promote
@@ -433,7 +433,7 @@ async def test_filters_of_a_slave_promoted_meanwhile_stay(slave: Slave) -> None:
     slave.master.bodies[RequestCode.GET_ALL_CONSUMER_FILTER] = FILTERS
 
     async def promote() -> None:
-        if slave.master.asked[-1][1] == RequestCode.GET_ALL_CONSUMER_FILTER:
+        if slave.master.requests[-1][1] == RequestCode.GET_ALL_CONSUMER_FILTER:
             await slave.role.changed("ASYNC_MASTER")
 
     slave.master.on_asked = promote
@@ -447,7 +447,7 @@ async def test_the_end_reported_by_a_former_master_does_not_count(
     slave: Slave, clock: ManualClock
 ) -> None:
     async def follow_another() -> None:
-        if slave.master.asked[-1][1] == RequestCode.GET_BROKER_RUNTIME_INFO:
+        if slave.master.requests[-1][1] == RequestCode.GET_BROKER_RUNTIME_INFO:
             slave.sync.follow("10.0.0.3:10911")
 
     slave.master.on_asked = follow_another

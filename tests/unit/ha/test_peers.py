@@ -107,13 +107,13 @@ class ScriptedClient:
 
     def __init__(self, answers: dict[tuple[str, int], tuple[int, bytes]]) -> None:
         self._answers = answers
-        self.asked: list[dict[str, str]] = []
+        self.requests: list[dict[str, str]] = []
 
     async def request(
         self, address: str, command: RemotingCommand, timeout_s: float
     ) -> RemotingCommand:
         await self.connection(address, timeout_s)
-        self.asked.append(dict(command.ext_fields))
+        self.requests.append(dict(command.ext_fields))
         code, body = self._answers[address, command.code]
         return command.answer(code, "because", body=body)
 
@@ -207,7 +207,7 @@ async def test_the_originals_records_are_fingerprinted_locally(
 
     found = await asking(client).fingerprints_of_original(PEER, [Place(70, size)])
 
-    assert client.asked == [{"offset": "70"}]
+    assert client.requests == [{"offset": "70"}]
     assert found == [hashlib.sha256(b"abcd"[:size]).hexdigest() if is_there else None]
 
 

@@ -29,14 +29,16 @@ class FakeSet:
         self.registered_by_id: dict[int, str] | None = {}
         self.states: dict[str, BrokerState] = {}
         self.reachable: set[str] = set()
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     async def registered(self) -> dict[int, str] | None:
         return self.registered_by_id
 
     async def states_of(self, addresses: Iterable[str]) -> dict[str, BrokerState]:
-        self.asked = list(addresses)
-        return {address: self.states[address] for address in self.asked if address in self.states}
+        self.requests = list(addresses)
+        return {
+            address: self.states[address] for address in self.requests if address in self.states
+        }
 
     async def is_reachable(self, address: str) -> bool:
         return address in self.reachable
@@ -136,7 +138,7 @@ async def test_its_epoch_is_later_than_any_known_to_the_set() -> None:
     promoted = await slave.promotion.promote()
 
     assert promoted.epoch == 7
-    assert slave.others.asked == [OTHER]
+    assert slave.others.requests == [OTHER]
 
 
 async def test_its_own_epoch_also_counts() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker_core.ha.shutdown import Shutdown
 
 
-def asked(ending: Shutdown) -> list[str]:
+def record_requests(ending: Shutdown) -> list[str]:
     calls: list[str] = []
     ending.on_request(lambda: calls.append(ending.failure))
     return calls
@@ -13,7 +13,7 @@ def asked(ending: Shutdown) -> list[str]:
 
 def test_it_is_requested_once_and_the_first_reason_stays() -> None:
     ending = Shutdown()
-    calls = asked(ending)
+    calls = record_requests(ending)
 
     ending.fail("first")
     ending.fail("second")
@@ -24,7 +24,7 @@ def test_it_is_requested_once_and_the_first_reason_stays() -> None:
 
 def test_a_restarting_broker_has_not_failed() -> None:
     ending = Shutdown()
-    calls = asked(ending)
+    calls = record_requests(ending)
 
     ending.restart("because")
     ending.fail("too late")
@@ -34,7 +34,7 @@ def test_a_restarting_broker_has_not_failed() -> None:
 
 def test_a_late_listener_is_notified_immediately() -> None:
     ending = Shutdown()
-    assert asked(ending) == []
+    assert record_requests(ending) == []
     ending.fail("early")
 
-    assert asked(ending) == ["early"]
+    assert record_requests(ending) == ["early"]

@@ -39,7 +39,7 @@ class Line:
     ) -> None:
         self.clock = clock
         self.store = store
-        self.asked: list[tuple[str, int]] = []
+        self.requests: list[tuple[str, int]] = []
         self.transports: list[MemoryTransport] = []
         self.error: Exception | None = None
         """The reason why connections fail."""
@@ -53,7 +53,7 @@ class Line:
     async def _connect(
         self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int, **_: object
     ) -> tuple[MemoryTransport, asyncio.BaseProtocol]:
-        self.asked.append((host, port))
+        self.requests.append((host, port))
         if self.error is not None:
             raise self.error
         transport = MemoryTransport(factory(), ("::1", 4_000, 0, 0), self.peer)
@@ -116,7 +116,7 @@ async def test_state_known_in_advance_and_from_a_connection(line: Line, clock: M
     state = line.ha.state()
     assert (state.state, state.reported_offset, state.local_address) == ("following", 0, "::1:4000")
     assert state.last_contact_seconds == -1.0, "the master has said nothing yet"
-    assert line.asked == [MASTER_HOST]
+    assert line.requests == [MASTER_HOST]
     assert line.transport.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
     line.sends(0)
@@ -162,11 +162,11 @@ async def test_pauses_double_from_half_a_second_up_to_five(
     await line.begins()
     for milliseconds in (500, 1_000, 2_000, 4_000, 5_000, 5_000):
         await line.ends()
-        tries = len(line.asked)
+        tries = len(line.requests)
         await line.passes(milliseconds - 1)
-        assert (line.ha.state().state, len(line.asked)) == ("waiting", tries)
+        assert (line.ha.state().state, len(line.requests)) == ("waiting", tries)
         await line.passes(1)
-        assert (line.ha.state().state, len(line.asked)) == ("following", tries + 1)
+        assert (line.ha.state().state, len(line.requests)) == ("following", tries + 1)
 
     assert line.ha.state().failures == 6
     first = "count=1 reason=the master closed the connection"
@@ -207,7 +207,7 @@ async def test_a_new_master_is_followed_without_the_pause_and_its_failure_is_the
     line.ha.follow("10.0.0.3:10912")
     await settle()
 
-    assert line.asked[-1] == ("10.0.0.3", 10_912)
+    assert line.requests[-1] == ("10.0.0.3", 10_912)
     assert (line.ha.state().state, line.ha.state().failures) == ("following", 0)
     # The previous master's pause ends nothing when its time comes.
     await line.passes(1_000)
@@ -296,7 +296,7 @@ async def test_a_master_may_be_named_in_any_way(
 
     await line.begins()
 
-    assert line.asked == [requests]
+    assert line.requests == [requests]
 
 
 @pytest.mark.parametrize("address", ["", "garbage", "10.0.0.1:x", "10.0.0.1:0", "10.0.0.1:70000"])
@@ -306,7 +306,7 @@ async def test_an_invalid_address_is_reported_and_the_next_one_used(
     line.ha.follow(address or "nowhere")
     await line.begins()
     assert "is not an address of the form host:port" in line.ha.state().reason
-    assert line.asked == []
+    assert line.requests == []
 
     line.ha.follow(MASTER)
     await settle()

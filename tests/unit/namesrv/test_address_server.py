@@ -20,13 +20,13 @@ class WebServer:
         self.answer = b""
         self.requests: list[bytes] = []
         self.port = 0
-        self.asked = asyncio.Event()
+        self.is_requested = asyncio.Event()
         self.writers: list[asyncio.StreamWriter] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
         self.requests.append(await reader.readuntil(b"\r\n\r\n"))
-        self.asked.set()
+        self.is_requested.set()
         if self.answer:
             writer.write(self.answer)
             writer.close()
@@ -94,7 +94,7 @@ async def test_an_unresponsive_server_is_only_waited_for_briefly() -> None:
     async with web_server() as web:
         server = asking(web, clock, reports)
         refreshing = asyncio.get_running_loop().create_task(server.refresh())
-        await web.asked.wait()
+        await web.is_requested.wait()
         clock.advance_ms(int(TIMEOUT_S * 1000))
         await refreshing
 

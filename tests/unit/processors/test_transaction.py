@@ -26,10 +26,10 @@ class FakeConnection:
     def __init__(self, *, is_open: bool = True, is_writable: bool = True) -> None:
         self.is_open = is_open
         self.is_writable = is_writable and is_open
-        self.asked: list[RemotingCommand] = []
+        self.requests: list[RemotingCommand] = []
 
     def oneway(self, command: RemotingCommand) -> None:
-        self.asked.append(command)
+        self.requests.append(command)
 
     def close(self) -> None:
         self.is_open = False
@@ -75,7 +75,7 @@ def test_the_check_has_the_message_in_the_producers_form(
 
     assert inquiry.ask(a_half())
 
-    (question,) = connection.asked
+    (question,) = connection.requests
     assert question.ext_fields == {
         "tranStateTableOffset": "9",
         "commitLogOffset": "900",
@@ -97,7 +97,7 @@ def test_producers_take_turns(producers: Producers, inquiry: ProducerInquiry) ->
     for _ in range(6):
         assert inquiry.ask(a_half())
 
-    assert [len(one.asked) for one in connections] == [2, 2, 2]
+    assert [len(one.requests) for one in connections] == [2, 2, 2]
 
 
 def test_a_client_that_does_not_read_is_only_chosen_as_a_last_resort(
@@ -106,12 +106,12 @@ def test_a_client_that_does_not_read_is_only_chosen_as_a_last_resort(
     slow = join(producers, FakeConnection(is_writable=False))
     join(producers, FakeConnection(is_open=False))
     inquiry.ask(a_half())
-    assert len(slow.asked) == 1
+    assert len(slow.requests) == 1
 
     quick = join(producers, FakeConnection())
     inquiry.ask(a_half())
 
-    assert (len(slow.asked), len(quick.asked)) == (1, 1)
+    assert (len(slow.requests), len(quick.requests)) == (1, 1)
 
 
 def test_without_a_live_producer_of_the_group_none_is_checked(
@@ -122,7 +122,7 @@ def test_without_a_live_producer_of_the_group_none_is_checked(
 
     assert not inquiry.ask(a_half())
 
-    assert other.asked == []
+    assert other.requests == []
 
 
 def test_a_message_without_a_target_queries_no_broker(
@@ -132,4 +132,4 @@ def test_a_message_without_a_target_queries_no_broker(
 
     assert not inquiry.ask(a_half(REAL_QID="x"))
 
-    assert connection.asked == []
+    assert connection.requests == []

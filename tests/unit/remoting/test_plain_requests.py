@@ -30,7 +30,7 @@ class Turn:
     def __init__(self) -> None:
         self.served_bytes = 0
         self.fallbacks: dict[str, int] = {}
-        self.asked: list[bytes] = []
+        self.requests: list[bytes] = []
         self.later: DeferredAnswer | None = None
         self.closes = False
 
@@ -41,7 +41,7 @@ class Turn:
         self, connection: Connection, received: memoryview, size: int, *_: Any, **__: Any
     ) -> bytes | DeferredAnswer | None:
         data = bytes(received[:size])
-        self.asked.append(data)
+        self.requests.append(data)
         self.served_bytes, answers = 0, b""
         while len(data) > self.served_bytes:
             frame = data[self.served_bytes :]
@@ -104,7 +104,7 @@ async def test_a_turn_of_plain_requests_is_looked_up_once(world) -> None:
     data = 2 * request(PLAIN)
 
     assert world.receive(data) == b"<plain><plain>"
-    assert world.turn.asked == [data]
+    assert world.turn.requests == [data]
     assert world.turns == 1
 
 
@@ -115,12 +115,12 @@ async def test_requests_after_plain_ones_are_answered_after_them(world) -> None:
     assert world.receive(data) == b"<plain><other><plain>"
     assert world.receive(request(PLAIN)[9:]) == b"<plain>"
     # The beginning of a frame was kept.
-    assert (world.turn.asked[0], world.turn.asked[-1]) == (data, request(PLAIN))
+    assert (world.turn.requests[0], world.turn.requests[-1]) == (data, request(PLAIN))
 
 
 async def test_a_complex_frame_is_looked_up_once(world) -> None:
     assert world.receive(request(OTHER)) == b"<other>"
-    assert world.turn.asked == [request(OTHER)]
+    assert world.turn.requests == [request(OTHER)]
 
 
 async def test_waiting_answers_are_sent_when_they_are_available(world) -> None:

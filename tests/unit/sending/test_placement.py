@@ -16,7 +16,7 @@ from tests.unit.sending.conftest import Sending, make_sending
 PRODUCER = "10.0.0.9:5000"
 
 
-def wanted(
+def destination(
     topic: str,
     queue_id: int = 0,
     default_topic: str | None = "TBW102",
@@ -105,7 +105,7 @@ def test_nothing_is_plain_if_more_than_the_topic_decides(keys: dict[str, str]) -
     add(sending, "T")
 
     assert not sending.placement.plain_queues["T"]
-    assert sending.placement.place(wanted("T")) == 0
+    assert sending.placement.place(destination("T")) == 0
 
 
 def test_a_topic_is_created_on_its_first_message(
@@ -113,20 +113,20 @@ def test_a_topic_is_created_on_its_first_message(
 ) -> None:
     caplog.set_level(logging.INFO)
 
-    assert sending.placement.place(wanted("T", 3)) == 3
+    assert sending.placement.place(destination("T", 3)) == 3
 
     assert sending.topics.table["T"].write_queue_nums == QUEUE_NUMS_DEFAULT
     assert f"send to an unknown topic topic=T count=1 producer={PRODUCER}" in caplog.messages
 
 
 def test_the_producer_chooses_a_new_topics_queue_count(sending: Sending) -> None:
-    sending.placement.place(wanted("T", queue_nums=2))
+    sending.placement.place(destination("T", queue_nums=2))
 
     assert sending.topics.table["T"].write_queue_nums == 2
 
 
 def test_a_retry_topic_is_created_whatever_the_default_topic_is(sending: Sending) -> None:
-    assert sending.placement.place(wanted("%RETRY%g", default_topic=None)) == 0
+    assert sending.placement.place(destination("%RETRY%g", default_topic=None)) == 0
 
     assert sending.topics.table["%RETRY%g"].write_queue_nums == 1
 
@@ -134,7 +134,7 @@ def test_a_retry_topic_is_created_whatever_the_default_topic_is(sending: Sending
 def test_without_automatic_creation_an_unknown_topic_is_rejected() -> None:
     sending = make_sending(autoCreateTopicEnable="false")
 
-    refused = refusal(sending, wanted("T"))
+    refused = refusal(sending, destination("T"))
 
     assert refused.code == ResponseCode.TOPIC_NOT_EXIST
     assert refused.remark == "topic[T] not exist, apply first please!"
@@ -144,7 +144,7 @@ def test_without_automatic_creation_an_unknown_topic_is_rejected() -> None:
 def test_a_negative_queue_id_chooses_any_writable_queue(sending: Sending) -> None:
     add(sending, "T", write=3, read=8)
 
-    chosen = {sending.placement.place(wanted("T", -1)) for _ in range(200)}
+    chosen = {sending.placement.place(destination("T", -1)) for _ in range(200)}
 
     assert chosen == {0, 1, 2}
 
@@ -153,14 +153,14 @@ def test_a_read_only_queue_accepts_messages_that_name_it(sending: Sending) -> No
     """As with RocketMQ: while a topic shrinks, producers still have its old queues."""
     add(sending, "T", write=2, read=4)
 
-    assert sending.placement.place(wanted("T", 3)) == 3
+    assert sending.placement.place(destination("T", 3)) == 3
 
 
 @pytest.mark.parametrize(("write", "queue_id"), [(4, 4), (0, -1)])
 def test_a_missing_queue_is_rejected(sending: Sending, write: int, queue_id: int) -> None:
     add(sending, "T", write=write)
 
-    refused = refusal(sending, wanted("T", queue_id))
+    refused = refusal(sending, destination("T", queue_id))
 
     assert refused.code == ResponseCode.SYSTEM_ERROR
     assert refused.remark == (
@@ -180,14 +180,14 @@ def test_a_missing_queue_is_rejected(sending: Sending, write: int, queue_id: int
 def test_a_topic_without_send_permission_is_rejected(
     sending: Sending, topic: str, code: ResponseCode
 ) -> None:
-    assert refusal(sending, wanted(topic)).code == code
+    assert refusal(sending, destination(topic)).code == code
 
 
 def test_before_its_start_time_the_broker_accepts_nothing() -> None:
     sending = make_sending(startAcceptSendRequestTimeStamp=str(1 << 52))
     add(sending, "T")
 
-    assert refusal(sending, wanted("T")).remark == (
+    assert refusal(sending, destination("T")).remark == (
         f"broker unable to service, until {1 << 52} ms since epoch"
     )
 
@@ -197,8 +197,8 @@ def test_a_read_only_broker_rejects_ordered_topics() -> None:
     add(sending, "ordered", order=True)
     add(sending, "T")
 
-    assert sending.placement.place(wanted("T")) == 0
-    refused = refusal(sending, wanted("ordered"))
+    assert sending.placement.place(destination("T")) == 0
+    refused = refusal(sending, destination("ordered"))
 
     assert refused.code == ResponseCode.NO_PERMISSION
     assert refused.remark == "the broker[10.0.0.1] sending message is forbidden"
@@ -230,7 +230,7 @@ def test_a_created_topic_belongs_to_its_producers_unit(
     sending: Sending, topic: str, is_unit: bool, sys_flag: int
 ) -> None:
     default_topic = "TBW102" if topic == "T" else None
-    sending.placement.place(wanted(topic, default_topic=default_topic, is_unit=is_unit))
+    sending.placement.place(destination(topic, default_topic=default_topic, is_unit=is_unit))
 
     assert sending.topics.table[topic].topic_sys_flag == sys_flag
 

@@ -62,7 +62,7 @@ async def test_each_wait_has_its_own_time(sync_store, storage, clock):
     gate.open.set()
 
 
-class Told:
+class Waiter:
     def __init__(self) -> None:
         self.statuses: list[PutMessageStatus] = []
 
@@ -77,7 +77,7 @@ class Told:
 async def test_a_waiter_is_notified_once(sync_store, storage, clock, call, status):
     if call:
         storage.fail(call, error=errno.EIO)
-    report = Told()
+    report = Waiter()
 
     assert sync_store.acknowledge.notify(put(sync_store), report, clock.monotonic())
 
@@ -88,7 +88,7 @@ async def test_a_waiter_is_notified_once(sync_store, storage, clock, call, statu
 
 
 async def test_a_waiter_is_not_notified_if_there_is_nothing_to_wait_for(store, clock):
-    report = Told()
+    report = Waiter()
 
     assert not store.acknowledge.notify(put(store), report, clock.monotonic())
     assert not report.statuses
@@ -148,7 +148,7 @@ async def test_without_waiting_messages_there_is_no_usual_wait(store):
 
 async def test_a_turns_puts_are_reported_together_when_the_last_is_durable(sync_store, clock):
     put(sync_store)
-    report = Told()
+    report = Waiter()
     end = sync_store.max_commit_log_offset
 
     sync_store.acknowledge.report_together(end, report, clock.monotonic())
@@ -164,7 +164,7 @@ async def test_a_turns_puts_with_a_late_disk_time_out(sync_store, storage, clock
     put(sync_store)
     put_at = clock.monotonic()
     clock.advance_ms(1_000)
-    report = Told()
+    report = Waiter()
     sync_store.acknowledge.report_together(sync_store.max_commit_log_offset, report, put_at)
     await gate.until_entered()
 
@@ -182,7 +182,7 @@ async def test_a_sender_that_cannot_be_notified_keeps_no_other_waiting(sync_stor
             raise KeyError("of a bug")
 
     gate = Gate(storage, "fdatasync")
-    report = Told()
+    report = Waiter()
     for waiter in (Failing(), report):
         end = sync_store.max_commit_log_offset + 1
         put(sync_store)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from broker_core.storage import StorageFile
 
 
-class Told:
+class Notices:
     """Receives the loop's notifications, with their thread."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ def a_file(storage: FaultyStorage, name: str = "a") -> StorageFile:
 
 
 async def test_files_are_flushed_in_a_thread_and_the_loop_is_notified_on_its_own(storage, thread):
-    report, flushed_in = Told(), []
+    report, flushed_in = Notices(), []
     storage.on_call = lambda call: flushed_in.append((call, threading.current_thread().name))
 
     thread.submit([a_file(storage), a_file(storage, "b")], report)
@@ -67,7 +67,7 @@ async def test_files_are_flushed_in_a_thread_and_the_loop_is_notified_on_its_own
 
 
 async def test_the_loop_learns_about_the_error_and_nothing_after_it_is_flushed(storage, thread):
-    report = Told()
+    report = Notices()
     storage.fail("fdatasync")
 
     thread.submit([a_file(storage), a_file(storage, "b")], report)
@@ -78,7 +78,7 @@ async def test_the_loop_learns_about_the_error_and_nothing_after_it_is_flushed(s
 
 
 async def test_work_queued_meanwhile_comes_next(storage, thread):
-    report = Told()
+    report = Notices()
     gate = Gate(storage, "fdatasync")
     thread.submit([a_file(storage)], report)
     await gate.until_entered()
@@ -92,7 +92,7 @@ async def test_work_queued_meanwhile_comes_next(storage, thread):
 
 
 async def test_a_shutdown_waits_for_queued_work(storage):
-    thread, report = FlushThread(), Told()
+    thread, report = FlushThread(), Notices()
     gate = Gate(storage, "fdatasync")
     thread.submit([a_file(storage)], report)
     await gate.until_entered()
@@ -120,7 +120,7 @@ def test_a_closed_loop_receives_nothing_and_the_thread_ends(storage):
 
 
 async def test_without_a_thread_nothing_is_handed_over_until_there_is_one(storage, thread):
-    report = Told()
+    report = Notices()
     with (
         mock.patch.object(threading.Thread, "start", side_effect=RuntimeError(NO_THREAD)),
         pytest.raises(RuntimeError),
@@ -134,7 +134,7 @@ async def test_without_a_thread_nothing_is_handed_over_until_there_is_one(storag
 
 
 async def test_a_loop_without_memory_is_notified_later(storage, thread):
-    report, loop = Told(), asyncio.get_running_loop()
+    report, loop = Notices(), asyncio.get_running_loop()
     call, lacks = loop.call_soon_threadsafe, [MemoryError(), MemoryError()]
 
     def call_soon_threadsafe(*arguments: Any) -> object:

@@ -38,7 +38,7 @@ def slow_down(storage: FaultyStorage, clock: ManualClock, call: str, millisecond
     storage.on_call = hold
 
 
-def told(caplog) -> list[str]:
+def slow_put_lines(caplog) -> list[str]:
     return [entry.getMessage() for entry in caplog.records if "slow put" in entry.message]
 
 
@@ -56,11 +56,11 @@ async def test_a_put_that_waits_for_pages_over_500_ms_is_reported(store, clock, 
     slow = store.files.put_state.buffer = SlowBuffer(clock, 250)
 
     put(store)
-    assert told(caplog) == []
+    assert slow_put_lines(caplog) == []
     slow.milliseconds = 251
     result = put(store, body=b"x" * 1000)
 
-    assert told(caplog) == [
+    assert slow_put_lines(caplog) == [
         f"slow put topic=TopicTest queue_id=0 size={result.wrote_size} took_ms=502 "
         "waited_for=pages of the mapped files 502 ms"
     ]
@@ -72,7 +72,7 @@ async def test_a_put_that_freed_space_reports_its_wait(store, storage, clock, ca
 
     result = put(store, uniq_key="U")
 
-    (line,) = told(caplog)
+    (line,) = slow_put_lines(caplog)
     assert f"size={result.wrote_size} " in line
     waits = re.findall(r"[=,] ?([a-zA-Z][a-zA-Z ]+) (\d+) ms", line.partition("waited_for")[2])
     assert {what for what, _ in waits} >= {
@@ -94,7 +94,7 @@ async def test_space_and_write_time_count_together(store, storage, clock, caplog
 
     put(store, "Other")
 
-    (line,) = told(caplog)
+    (line,) = slow_put_lines(caplog)
     assert "took_ms=600 " in line
     assert "blocks for the ConsumeQueue 300 ms" in line
     assert "pages of the mapped files 300 ms" in line
@@ -109,7 +109,7 @@ async def test_the_put_after_a_slow_one_is_not_reported(store, storage, clock, c
     clock.hold_ms(60_000)
     put(store)
 
-    assert len(told(caplog)) == 1
+    assert len(slow_put_lines(caplog)) == 1
 
 
 async def test_a_wall_clock_step_is_not_a_slow_put(store, clock, caplog):
@@ -121,7 +121,7 @@ async def test_a_wall_clock_step_is_not_a_slow_put(store, clock, caplog):
     clock.hold_ms(1_000)
     put(store)
 
-    assert told(caplog) == []
+    assert slow_put_lines(caplog) == []
 
 
 async def test_a_batch_is_reported_as_one_put(store, storage, clock, caplog):
@@ -129,7 +129,7 @@ async def test_a_batch_is_reported_as_one_put(store, storage, clock, caplog):
 
     assert put_batch(store) is PutMessageStatus.PUT_OK
 
-    assert [line.partition(" took")[0] for line in told(caplog)] == [
+    assert [line.partition(" took")[0] for line in slow_put_lines(caplog)] == [
         f"slow put topic=TopicTest queue_id=0 size={store.max_commit_log_offset}"
     ]
 

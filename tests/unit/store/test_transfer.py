@@ -245,20 +245,20 @@ unit_places = st.lists(
     ),
     st.booleans(),
 )
-def test_ordinary_records_are_planned_like_unusual_ones(wanted, bounds, between, in_order):
+def test_ordinary_records_are_planned_like_unusual_ones(drawn, bounds, between, in_order):
     if in_order:
         start = 0
         placed = []
-        for place in wanted:
+        for place in drawn:
             placed.append(place if isinstance(place, bytes) else (start, place[1]))
             start += 0 if isinstance(place, bytes) else place[1]
-        wanted = placed
-    units = units_of(*wanted)
+        drawn = placed
+    units = units_of(*drawn)
 
     usual = plan_transfer(units, bounds, between, file_at)
-    request = plan_transfer(units, bounds, between, file_at, is_lost=lambda _: False)
+    unusual = plan_transfer(units, bounds, between, file_at, is_lost=lambda _: False)
 
-    assert usual == request
+    assert usual == unusual
 
 
 @pytest.mark.parametrize("is_lost", [None, lambda _: False])

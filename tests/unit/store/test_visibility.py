@@ -20,7 +20,7 @@ class Stage:
         self.state = PutState()
         self.availability = Availability(self.state)
         self.availability.start()
-        self.asked = 0
+        self.requests = 0
         self.arrived: list[tuple[str, int, int]] = []
         self.visibility = Visibility(
             self.availability,
@@ -35,7 +35,7 @@ class Stage:
         self.end = 0
 
     def ask(self) -> None:
-        self.asked += 1
+        self.requests += 1
 
     def put(self, queue: ConsumeQueue) -> None:
         self.end += 100
@@ -51,7 +51,7 @@ def stage():
 def test_unflushed_data_is_hidden_and_requested_again(stage):
     stage.put(stage.a)
 
-    assert (stage.a.max_offset, stage.arrived, stage.asked) == (0, [], 1)
+    assert (stage.a.max_offset, stage.arrived, stage.requests) == (0, [], 1)
 
 
 def test_everything_that_ends_at_or_before_an_offset_is_shown(stage):

@@ -35,7 +35,7 @@ def a_watch(peer: Peer | None = None, /, **options: Any) -> Watch:
     return Watch("name", TraceWatch(**options), watcher)
 
 
-def told(stage: str, topic: str = "T") -> Any:
+def watched_event(stage: str, topic: str = "T") -> Any:
     return WatchedEvent(TraceEvent(time_ms="1", stage=stage, topic=topic))
 
 
@@ -87,10 +87,10 @@ def test_two_samples_and_the_level_full_are_left_to_filters() -> None:
 def test_each_taken_event_has_its_number_among_the_offered_ones() -> None:
     peer = Peer()
     watch = a_watch(peer, filters={"mine": TraceFilter(sample=1)})
-    watch.fresh.append(told("stored"))
+    watch.fresh.append(watched_event("stored"))
     event = TraceEvent(time_ms="1", stage="filtered", topic="T")
     watch.offer(WatchedEvent(event), event, {}, 0.0)
-    watch.fresh.append(told("delivered"))
+    watch.fresh.append(watched_event("delivered"))
     watch.lose("flushed")
     watch.send()
 
@@ -109,7 +109,7 @@ def test_events_hidden_from_a_watcher_have_no_number() -> None:
     peer.hidden.add("Secret")
     watch = a_watch(peer, sample=8)
     for topic in ("Secret", "T", "Secret"):
-        watch.fresh.append(told("stored", topic))
+        watch.fresh.append(watched_event("stored", topic))
     watch.send()
 
     (batch,) = peer.batches
@@ -125,7 +125,7 @@ def test_an_unread_watch_keeps_the_newest_events_and_counts_the_others(
     watch = a_watch(peer, sample=8)
     watch.lose_connection(0.0)
     for _ in range(10):
-        watch.fresh.append(told("stored"))
+        watch.fresh.append(watched_event("stored"))
     watch.resume(Watcher(peer.push), 0, 0)
     watch.send()
 

@@ -57,16 +57,16 @@ def assert_committed(
 async def test_a_producer_is_checked_about_undecided_transactions(transacted: Transacted) -> None:
     half = transacted.send(b"body", "T", 3)
 
-    (asked,) = await transacted.round()
+    (checked_half,) = await transacted.round()
 
-    assert asked.message.body == b"body"
-    assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
-    assert (asked.queue_offset, asked.commit_log_offset) != (
+    assert checked_half.message.body == b"body"
+    assert checked_half.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+    assert (checked_half.queue_offset, checked_half.commit_log_offset) != (
         half.queue_offset,
         half.commit_log_offset,
     )
     (original, copy) = transacted.half_queue()
-    assert copy.queue_offset == asked.queue_offset
+    assert copy.queue_offset == checked_half.queue_offset
     assert copy.flag == original.flag == 7
     assert copy.born_timestamp == original.born_timestamp
 
@@ -76,11 +76,11 @@ async def test_no_producer_is_checked_before_the_timeout(transacted: Transacted)
     transacted.send()
     transacted.clock.advance_ms(5_999)
     await transacted.check.check()
-    assert transacted.asked == []
+    assert transacted.requests == []
 
     transacted.clock.advance_ms(1)
     await transacted.check.check()
-    assert len(transacted.asked) == 1
+    assert len(transacted.requests) == 1
 
 
 async def test_rounds_are_an_interval_apart(transacted: Transacted, clock: ManualClock) -> None:
@@ -91,7 +91,7 @@ async def test_rounds_are_an_interval_apart(transacted: Transacted, clock: Manua
         clock.advance_ms(milliseconds)
         for _ in range(10):
             await asyncio.sleep(0)
-        counts.append(len(transacted.asked))
+        counts.append(len(transacted.requests))
 
     assert counts == [0, 0, 1, 1, 1, 2]
 
@@ -103,9 +103,9 @@ async def test_the_immunity_time_delays_the_check_and_counts_none(
 
     for _ in range(59):
         assert await transacted.round() == []
-    (asked,) = await transacted.round()
+    (checked_half,) = await transacted.round()
 
-    assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+    assert checked_half.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
 
 
 async def test_changed_settings_apply_from_the_next_round_on(
@@ -128,15 +128,15 @@ async def test_a_wall_clock_step_ages_nothing(transacted: Transacted) -> None:
 
     await transacted.check.check()
 
-    assert transacted.asked == []
+    assert transacted.requests == []
     assert transacted.bodies(MAX_TIME_TOPIC) == []
 
 
 async def test_after_fifteen_checks_a_transaction_is_parked(transacted: Transacted) -> None:
     transacted.send(b"forgotten")
     for number in range(1, CHECK_MAX + 1):
-        (asked,) = await transacted.round()
-        assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == str(number)
+        (checked_half,) = await transacted.round()
+        assert checked_half.message.properties["TRANSACTION_CHECK_TIMES"] == str(number)
 
     assert await transacted.round() == []
 
@@ -233,9 +233,9 @@ async def test_a_parked_transaction_is_resumed(transacted: Transacted) -> None:
     transacted.transactions.resume(message)
     transacted.transactions.resume(message)
 
-    (asked,) = await transacted.round()
-    assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
-    transacted.end(asked, COMMIT)
+    (checked_half,) = await transacted.round()
+    assert checked_half.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+    transacted.end(checked_half, COMMIT)
     assert transacted.bodies() == [b"forgotten"]
     with pytest.raises(RequestRefusedError, match="the transaction was committed"):
         transacted.transactions.resume(message)
@@ -287,9 +287,9 @@ async def test_with_sync_flush_the_check_is_sent_when_its_copy_can_be_read(
     transacted.send()
     await transacted.store.flush()
 
-    (asked,) = await transacted.round()
+    (checked_half,) = await transacted.round()
 
-    assert transacted.refusal(asked, COMMIT) is None
+    assert transacted.refusal(checked_half, COMMIT) is None
     await transacted.store.flush()
     assert transacted.bodies() == [b"half"]
     await transacted.stop()
@@ -301,11 +301,11 @@ async def test_the_check_is_sent_when_slaves_have_its_copy(transacted: Transacte
     acknowledge.replicated(transacted.store.max_commit_log_offset)
 
     asking = await begun_round(transacted)
-    assert transacted.asked == []
+    assert transacted.requests == []
     acknowledge.replicated(transacted.store.max_commit_log_offset)
-    (asked,) = await asking
+    (checked_half,) = await asking
 
-    assert_committed(transacted, acknowledge, asked)
+    assert_committed(transacted, acknowledge, checked_half)
 
 
 async def test_a_stalled_slave_delays_a_round_no_longer_than_a_sender(
@@ -317,9 +317,9 @@ async def test_a_stalled_slave_delays_a_round_no_longer_than_a_sender(
 
     asking = await begun_round(transacted)
     transacted.clock.advance_ms(round(Terms.timeout_s * 1_000))
-    (asked,) = await asking
+    (checked_half,) = await asking
 
-    assert_committed(transacted, acknowledge, asked)
+    assert_committed(transacted, acknowledge, checked_half)
 
 
 async def test_a_half_message_that_is_not_readable_yet_is_not_forgotten(
@@ -332,14 +332,14 @@ async def test_a_half_message_that_is_not_readable_yet_is_not_forgotten(
     transacted.clock.advance_ms(600)
     await transacted.check.check()
 
-    assert transacted.asked == []
+    assert transacted.requests == []
     assert half.queue_offset in transacted.transactions.pending
     acknowledge.replicated(transacted.store.max_commit_log_offset)
     asking = asyncio.create_task(transacted.round())
     await asyncio.sleep(0)
     acknowledge.replicated(transacted.store.max_commit_log_offset)
-    (asked,) = await asking
-    assert asked.message.body == b"kept"
+    (checked_half,) = await asking
+    assert checked_half.message.body == b"kept"
 
 
 async def test_a_transaction_is_checked_on_demand_without_counting(
@@ -351,9 +351,9 @@ async def test_a_transaction_is_checked_on_demand_without_counting(
     transacted.has_producer = False
     assert transacted.check.ask_now(half.queue_offset) is False
 
-    (asked,) = transacted.asked
-    assert asked[1:] == (half.queue_offset, half.commit_log_offset)
-    assert "TRANSACTION_CHECK_TIMES" not in asked.message.properties
+    (checked_half,) = transacted.requests
+    assert checked_half[1:] == (half.queue_offset, half.commit_log_offset)
+    assert "TRANSACTION_CHECK_TIMES" not in checked_half.message.properties
     assert len(transacted.half_queue()) == 1
     assert transacted.check.ask_now(half.queue_offset + 1) is None
     transacted.end(half, COMMIT)
@@ -374,7 +374,7 @@ async def test_no_producer_is_checked_for_a_lost_record_or_a_pending_outcome(
 
     assert half.queue_offset in transacted.transactions.pending
     assert transacted.check.ask_now(half.queue_offset) is None
-    assert transacted.asked == []
+    assert transacted.requests == []
 
 
 class Resolved:
@@ -467,9 +467,9 @@ async def test_other_work_runs_between_the_parts_of_a_long_round(transacted: Tra
     checking = asyncio.create_task(transacted.check.check())
     await asyncio.sleep(0)
 
-    assert len(transacted.asked) == check.HALVES_PER_TURN
+    assert len(transacted.requests) == check.HALVES_PER_TURN
     await checking
-    assert len(transacted.asked) == check.HALVES_PER_TURN + 1
+    assert len(transacted.requests) == check.HALVES_PER_TURN + 1
 
 
 async def test_a_failed_parking_is_repeated_by_a_later_round(
@@ -519,7 +519,7 @@ async def test_transactions_left_by_an_earlier_run_are_checked_immediately(
     await again.start()
     await again.check.check()
 
-    assert len(again.asked) == 1
+    assert len(again.requests) == 1
     await again.stop()
 
 

@@ -57,8 +57,8 @@ class Rounds:
             keep(self.store, self.now_ms, rows)
         self.now_ms += MINUTE_MS
         self.monotonic_ms += MINUTE_MS
-        said = Verdicts(self.now_ms, list(verdicts))
-        self.store.note(VERDICTS, msgspec.json.encode(said))
+        outbox_messages = Verdicts(self.now_ms, list(verdicts))
+        self.store.note(VERDICTS, msgspec.json.encode(outbox_messages))
         self.evaluator.look(self.now_ms)
 
     def pass_minutes(self, lags: Iterable[int | None]) -> None:
@@ -102,7 +102,7 @@ def about_verdicts(*channels: Channel, **more: Any) -> Rule:
     return rule
 
 
-def said() -> list[tuple[str, int, int]]:
+def outbox_messages() -> list[tuple[str, int, int]]:
     """Return the messages in the outbox: status, number of firing and of ended alerts."""
     return [
         (each["status"], each["firing"], each["resolved"])

@@ -28,7 +28,7 @@ from tests.console.observe.alerts.support import (
     Rounds,
     about_verdicts,
     channel,
-    said,
+    outbox_messages,
     threshold,
     verdict,
 )
@@ -46,11 +46,11 @@ def test_a_group_that_lags_fires_once_and_is_resolved(rounds: Rounds) -> None:
     rounds.pass_minutes([10, 500, 700, 900])
     alert = Alert.objects.get()
     assert (alert.state, alert.name, alert.evidence["value"]) == ("firing", "billing", 900)
-    assert said() == [("firing", 1, 0)]
+    assert outbox_messages() == [("firing", 1, 0)]
 
     rounds.pass_minutes([900, 80, 80, 80, 20, 20, 20])
     assert states() == ["resolved"]
-    assert said() == [("firing", 1, 0), ("resolved", 0, 1)]
+    assert outbox_messages() == [("firing", 1, 0), ("resolved", 0, 1)]
 
 
 def test_a_peak_that_ends_in_time_leaves_nothing(rounds: Rounds) -> None:
@@ -59,7 +59,7 @@ def test_a_peak_that_ends_in_time_leaves_nothing(rounds: Rounds) -> None:
     rounds.pass_minutes([500, 500, 90, 500, 500, 20])
 
     assert states() == []
-    assert said() == []
+    assert outbox_messages() == []
 
 
 def test_a_gap_neither_fires_nor_resolves(rounds: Rounds) -> None:
@@ -117,7 +117,7 @@ def test_a_restart_continues_at_its_position_and_reports_nothing_twice(rounds: R
     rounds.restart(away_ms=30 * MINUTE_MS)
     rounds.pass_minutes([500, 500])
 
-    assert said() == [("firing", 1, 0)]
+    assert outbox_messages() == [("firing", 1, 0)]
 
 
 def test_unobserved_time_does_not_count(rounds: Rounds) -> None:
@@ -142,7 +142,7 @@ def test_a_clock_step_changes_no_duration(rounds: Rounds, step_ms: int) -> None:
 
     rounds.now_ms -= step_ms
     rounds.pass_minutes([500] * 59)
-    assert said() == [("firing", 1, 0)]
+    assert outbox_messages() == [("firing", 1, 0)]
     rounds.now_ms += step_ms
     rounds.pass_minutes([0, 0, 0])
 
@@ -158,7 +158,7 @@ def test_a_lasting_alert_is_reported_again_after_the_repeat_interval(rounds: Rou
 
     rounds.pass_minutes([500] * 62)
 
-    assert said() == [("firing", 1, 0)] * 3
+    assert outbox_messages() == [("firing", 1, 0)] * 3
     repeats = [each.content["repeat"] for each in Message.objects.order_by("id")]
     assert repeats == [False, True, True]
 
@@ -168,7 +168,7 @@ def test_a_flapping_alert_causes_no_storm(rounds: Rounds) -> None:
 
     rounds.pass_minutes([500, 0] * 60)
 
-    assert len(said()) <= 120 * MINUTE_MS / BETWEEN_MS_MIN + 1
+    assert len(outbox_messages()) <= 120 * MINUTE_MS / BETWEEN_MS_MIN + 1
     assert Alert.objects.filter(state="firing").count() == 0
 
 
@@ -178,7 +178,7 @@ def test_many_threads_at_once_are_one_message(rounds: Rounds) -> None:
 
     rounds.pass_minute(500, subjects=some)
 
-    assert said() == [("firing", len(some), 0)]
+    assert outbox_messages() == [("firing", len(some), 0)]
     assert set(Alert.objects.values_list("announced", flat=True)) == {True}
 
 
@@ -196,8 +196,8 @@ def test_grouping_puts_alerts_into_messages(rounds: Rounds, group_by: str, messa
 
     rounds.pass_minute(verdicts=found)
 
-    assert len(said()) == messages
-    assert sum(firing for _, firing, _ in said()) == 4
+    assert len(outbox_messages()) == messages
+    assert sum(firing for _, firing, _ in outbox_messages()) == 4
 
 
 def test_a_silence_holds_the_message_until_it_ends(rounds: Rounds) -> None:
@@ -214,10 +214,10 @@ def test_a_silence_holds_the_message_until_it_ends(rounds: Rounds) -> None:
     for _ in range(9):
         rounds.pass_minute(verdicts=[verdict()])
     assert Alert.objects.get().muted == "silence"
-    assert said() == []
+    assert outbox_messages() == []
     rounds.pass_minute(verdicts=[verdict()])
 
-    assert said() == [("firing", 1, 0)]
+    assert outbox_messages() == [("firing", 1, 0)]
 
 
 def test_resolutions_in_maintenance_were_never_announced(rounds: Rounds) -> None:
@@ -236,7 +236,7 @@ def test_resolutions_in_maintenance_were_never_announced(rounds: Rounds) -> None
     rounds.pass_minute()
 
     assert states() == ["resolved"]
-    assert said() == []
+    assert outbox_messages() == []
 
 
 def test_a_resolution_is_announced_in_maintenance_if_the_start_was(rounds: Rounds) -> None:
@@ -254,7 +254,7 @@ def test_a_resolution_is_announced_in_maintenance_if_the_start_was(rounds: Round
     for _ in range(6):
         rounds.pass_minute()
 
-    assert said() == [("firing", 1, 0), ("resolved", 0, 1)]
+    assert outbox_messages() == [("firing", 1, 0), ("resolved", 0, 1)]
 
 
 def test_a_disabled_rule_resolves_its_alerts_and_reports_it(rounds: Rounds) -> None:
@@ -266,7 +266,7 @@ def test_a_disabled_rule_resolves_its_alerts_and_reports_it(rounds: Rounds) -> N
         rounds.pass_minute(verdicts=[verdict()])
 
     assert Alert.objects.get().ended_why == "rule"
-    assert said() == [("firing", 1, 0), ("resolved", 0, 1)]
+    assert outbox_messages() == [("firing", 1, 0), ("resolved", 0, 1)]
 
 
 def test_a_rule_with_new_subjects_resolves_its_old_alerts(rounds: Rounds) -> None:
@@ -288,7 +288,7 @@ def test_without_a_channel_alerts_are_kept_and_a_later_channel_is_notified(round
     rule.channels.add(channel())
     rounds.pass_minute(verdicts=[verdict()])
 
-    assert said() == [("firing", 1, 0)]
+    assert outbox_messages() == [("firing", 1, 0)]
 
 
 def test_a_channel_that_accepts_nothing_gets_one_message_for_everything(rounds: Rounds) -> None:
@@ -330,7 +330,7 @@ def test_database_problems_wait_for_the_next_round(rounds: Rounds, monkeypatch) 
     rounds.pass_minute(500)
 
     assert states() == ["firing"]
-    assert said() == [("firing", 1, 0)]
+    assert outbox_messages() == [("firing", 1, 0)]
 
 
 def test_old_alerts_and_messages_are_deleted_but_not_open_ones(rounds: Rounds) -> None:

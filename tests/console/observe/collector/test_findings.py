@@ -40,12 +40,12 @@ FINDINGS: dict[str, Any] = {
 }
 
 
-def told(**more: Any) -> BrokerSample:
+def broker_sample(**more: Any) -> BrokerSample:
     return sample(TOPIC_ROWS, {("g", "T"): [0, 3, 5, START_MS]}, members={"g": 3}, **more)
 
 
 def test_each_problem_has_a_figure() -> None:
-    found = Found(told(), told(**FINDINGS))
+    found = Found(broker_sample(), broker_sample(**FINDINGS))
 
     assert found.of(T, "T", metrics.LARGEST) == 4_000_000
     assert found.of(T, "T", metrics.HOT_KEY) == 640
@@ -57,7 +57,7 @@ def test_each_problem_has_a_figure() -> None:
 def test_healthy_clients_have_no_figures_but_known_clocks() -> None:
     fine: dict[str, Any] = {name: [] for name in FINDINGS}
 
-    found = Found(told(), told(**fine))
+    found = Found(broker_sample(), broker_sample(**fine))
 
     assert found.of(B, "0", metrics.CLOCK_OFF) == 0
     for kind, name, metric in (
@@ -70,31 +70,31 @@ def test_healthy_clients_have_no_figures_but_known_clocks() -> None:
 
 
 def test_a_broker_that_does_not_report_them_leaves_them_unknown() -> None:
-    assert Found(told(), told()).of(B, "0", metrics.CLOCK_OFF) is None
+    assert Found(broker_sample(), broker_sample()).of(B, "0", metrics.CLOCK_OFF) is None
 
 
 def test_members_that_differ_in_one_property_do_not_differ_in_the_other() -> None:
     versions = ClientsSample("g", {"JAVA v4_9_7": 2, "GO v5_1_4": 1}, {"T: *": 3}, [])
 
-    found = Found(told(), told(clients=[versions]))
+    found = Found(broker_sample(), broker_sample(clients=[versions]))
 
     assert found.of(G, "g", metrics.VERSIONS) == 2
     assert found.of(G, "g", metrics.MISMATCHED) is None
 
 
 def test_identical_clients_are_counted_by_group() -> None:
-    now = told(
+    now = broker_sample(
         consumers=[VersionsSample("g", {"JAVA v4_9_7": 2, "GO v5_1_4": 1})],
         producers=[VersionsSample("p", {"JAVA v4_9_7": 4})],
     )
 
-    found = Found(told(), now)
+    found = Found(broker_sample(), now)
 
     assert found.of(metrics.CONSUMERS, "g@JAVA v4_9_7", metrics.MEMBERS) == 2
     assert found.of(metrics.CONSUMERS, "g@GO v5_1_4", metrics.MEMBERS) == 1
     assert found.of(metrics.PRODUCERS, "p@JAVA v4_9_7", metrics.MEMBERS) == 4
     # Another version is another series, and a vanished one has no more figures.
-    later = Found(now, told(consumers=[VersionsSample("g", {"JAVA v5_3_1": 3})]))
+    later = Found(now, broker_sample(consumers=[VersionsSample("g", {"JAVA v5_3_1": 3})]))
     assert later.of(metrics.CONSUMERS, "g@JAVA v5_3_1", metrics.MEMBERS) == 3
     assert later.of(metrics.CONSUMERS, "g@JAVA v4_9_7", metrics.MEMBERS) is None
 
@@ -103,14 +103,16 @@ def test_clients_of_system_groups_and_above_the_limit_of_kinds_are_not_kept() ->
     own = [VersionsSample(name, {"JAVA v4_9_7": 1}) for name in ("TOOLS_CONSUMER", INNER_PRODUCER)]
     many = [VersionsSample(f"g{number}", {"GO v5_1_4": 1}) for number in range(CLIENTS_MAX + 1)]
 
-    for sample_now in (told(consumers=own, producers=own), told(consumers=many)):
-        assert not Found(told(), sample_now).kinds & {metrics.CONSUMERS, metrics.PRODUCERS}
+    for sample_now in (broker_sample(consumers=own, producers=own), broker_sample(consumers=many)):
+        assert not Found(broker_sample(), sample_now).kinds & {metrics.CONSUMERS, metrics.PRODUCERS}
 
 
 def test_disk_reads_are_counted_from_sample_to_sample() -> None:
-    before = told(cold_reads=[ColdReadsSample("g", "T", 700)])
-    now = told(cold_reads=[ColdReadsSample("g", "T", 900)])
-    restarted = told(cold_reads=[ColdReadsSample("g", "T", 30)], boot_timestamp=BOOT_MS + 1)
+    before = broker_sample(cold_reads=[ColdReadsSample("g", "T", 700)])
+    now = broker_sample(cold_reads=[ColdReadsSample("g", "T", 900)])
+    restarted = broker_sample(
+        cold_reads=[ColdReadsSample("g", "T", 30)], boot_timestamp=BOOT_MS + 1
+    )
 
     assert Found(before, now).of(P, "g@T", metrics.GOT_COLD) == 200
     assert Found(now, restarted).of(P, "g@T", metrics.GOT_COLD) == 30
@@ -118,12 +120,12 @@ def test_disk_reads_are_counted_from_sample_to_sample() -> None:
 
 
 def test_findings_about_missing_data_are_left_out() -> None:
-    system = told(
+    system = broker_sample(
         large=[LargeSample("SCHEDULE_TOPIC_XXXX", 4_000_000, 0, 4)],
         clients=[ClientsSample("TOOLS_CONSUMER", {"a": 1, "b": 1}, {"x": 1, "y": 1}, ["odd"])],
     )
 
-    found = Found(told(), system)
+    found = Found(broker_sample(), system)
 
     assert found.of(T, "SCHEDULE_TOPIC_XXXX", metrics.LARGEST) is None
     assert found.of(G, "TOOLS_CONSUMER", metrics.MISMATCHED) is None
@@ -176,7 +178,7 @@ def test_findings_about_missing_data_are_left_out() -> None:
     ],
 )
 def test_the_names_match_the_subject(subject, facts) -> None:
-    assert facts_of(told(**FINDINGS), subject) == facts
+    assert facts_of(broker_sample(**FINDINGS), subject) == facts
 
 
 class Broker:

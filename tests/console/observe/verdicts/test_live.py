@@ -62,7 +62,7 @@ async def wrong(one: Client, other: Client, step: int) -> None:
         )
 
 
-async def told(
+async def verdicts_after(
     tmp_path: Path, steps: int, work: Callable[[Client, Client, int], Awaitable[None]]
 ) -> dict[tuple[str, str, str], Verdict]:
     """Let clients work for some samples; return the verdicts at the end."""
@@ -92,7 +92,7 @@ async def told(
 
 
 async def test_only_client_errors_are_reported(tmp_path: Path) -> None:
-    report = await told(tmp_path, STEPS, wrong)
+    report = await verdicts_after(tmp_path, STEPS, wrong)
 
     assert report.keys() == WRONG
     stuck = words(report["queue-stuck", metrics.PROGRESS, "billing@Orders"])
@@ -162,7 +162,7 @@ async def troubled(one: Client, other: Client, step: int) -> None:
 
 
 async def test_each_groups_issue_is_its_own(tmp_path: Path) -> None:
-    assert (await told(tmp_path, LONG, troubled)).keys() == TROUBLED
+    assert (await verdicts_after(tmp_path, LONG, troubled)).keys() == TROUBLED
 
 
 def words(verdict: Verdict) -> str:

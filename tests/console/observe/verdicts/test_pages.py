@@ -38,7 +38,7 @@ def verdict(rule: str, severity: str, kind: str, name: str, **evidence: float) -
 
 
 @pytest.fixture(autouse=True)
-def said(brokers) -> None:
+def problems(brokers) -> None:
     """The collector's status: it samples, and found three problems."""
     brokers.add_topic("Orders")
     brokers.add_group("billing", online=True, topic="Orders")
@@ -194,13 +194,13 @@ FOUND = [
     ("found", "names", "texts"), FOUND, ids=lambda each: getattr(each, "rule", "")
 )
 def test_a_verdict_names_its_evidence(found, names, texts, actors) -> None:
-    for said in (msgspec.structs.replace(found, names=names), found):
+    for problems in (msgspec.structs.replace(found, names=names), found):
         store = history_store()
-        store.note(VERDICTS, msgspec.json.encode(Verdicts(now_ms(), [said])))
+        store.note(VERDICTS, msgspec.json.encode(Verdicts(now_ms(), [problems])))
         content = actors.reader.get(reverse("overview:index")).content.decode()
 
         assert f'data-rule="{found.rule}"' in content
-        if said.names:
+        if problems.names:
             assert [text for text in texts if text not in content] == []
 
 

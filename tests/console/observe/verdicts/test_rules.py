@@ -142,7 +142,7 @@ def topic(
     return RuleInput(window(metrics.TOPIC, series), broker=limit)
 
 
-def said(seen: RuleInput) -> dict[str, Finding]:
+def findings_of(seen: RuleInput) -> dict[str, Finding]:
     """Return the findings of each rule for this kind of subject."""
     answers = {rule.name: rule.judge(seen) for rule in RULES if rule.kind == seen.own.subject.kind}
     return {name: answer for name, answer in answers.items() if answer is not None}
@@ -323,7 +323,7 @@ SPEAKING = {
 def test_a_rule_is_described_in_words(shape) -> None:
     seen, expected = SPEAKING[shape]
 
-    assert {name: found.severity for name, found in said(seen).items()} == expected
+    assert {name: found.severity for name, found in findings_of(seen).items()} == expected
 
 
 SILENT = {
@@ -422,7 +422,7 @@ SILENT = {
 
 @pytest.mark.parametrize("shape", SILENT)
 def test_all_rules_are_silent(shape) -> None:
-    assert said(SILENT[shape]) == {}
+    assert findings_of(SILENT[shape]) == {}
 
 
 def test_every_rule_reports_somewhere_and_has_a_description() -> None:
@@ -433,7 +433,7 @@ def test_every_rule_reports_somewhere_and_has_a_description() -> None:
 
 @pytest.mark.parametrize("shape", SPEAKING)
 def test_the_words_need_no_other_numbers_than_the_rules_provide(shape) -> None:
-    for name, found in said(SPEAKING[shape][0]).items():
+    for name, found in findings_of(SPEAKING[shape][0]).items():
         words = WORDS[name].evidence(found.evidence)
 
         assert "%(" not in words
@@ -444,11 +444,11 @@ def test_the_words_need_no_other_numbers_than_the_rules_provide(shape) -> None:
 def test_the_evidence_names_the_stuck_queue() -> None:
     seen, _ = SPEAKING["one queue of three stands"]
 
-    assert said(seen)["queue-stuck"].evidence["queue"] == 1
+    assert findings_of(seen)["queue-stuck"].evidence["queue"] == 1
 
 
 def test_a_disks_days_left_follow_from_its_pace() -> None:
-    evidence = said(SPEAKING["the disk has three days"][0])["disk-fills"].evidence
+    evidence = findings_of(SPEAKING["the disk has three days"][0])["disk-fills"].evidence
 
     assert evidence["a_day"] == pytest.approx(20 * GIB / 3, rel=0.01)
     assert evidence["days"] == pytest.approx(15 / (20 / 3), rel=0.02)
@@ -501,7 +501,7 @@ def test_a_group_that_no_longer_consumes_has_stopped_instead() -> None:
 
     assert rule.persists is not None
     assert rule.persists(still, BEHIND) is None
-    assert set(said(still)) == {"stopped"}
+    assert set(findings_of(still)) == {"stopped"}
 
 
 def test_a_stuck_queue_is_stuck_even_without_traffic_beside_it() -> None:

@@ -31,10 +31,10 @@ class Gate:
     """Allows only code 1; records the callers."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[int, str]] = []
+        self.requests: list[tuple[int, str]] = []
 
     def authorize(self, request: RemotingCommand, remote_address: str) -> None:
-        self.asked.append((request.code, remote_address))
+        self.requests.append((request.code, remote_address))
         if request.code != 1:
             raise RequestRefusedError(1, "no")
 
@@ -52,7 +52,7 @@ def test_each_handler_is_requested_first() -> None:
         table[2](RemotingCommand.request(2), PEER)
 
     assert served == [1]
-    assert gate.asked == [(1, "127.0.0.1:5000"), (2, "127.0.0.1:5000")]
+    assert gate.requests == [(1, "127.0.0.1:5000"), (2, "127.0.0.1:5000")]
 
 
 def test_a_client_with_an_accepted_heartbeat_is_remembered_by_its_account() -> None:

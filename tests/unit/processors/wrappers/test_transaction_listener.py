@@ -47,7 +47,7 @@ class Stage:
     def __init__(self) -> None:
         self.listener = Listener()
         self.failures = Failures()
-        self.asked: list[CheckedHalf] = []
+        self.requests: list[CheckedHalf] = []
         self.listened = ListenerAdapter(
             ActiveExtension("l", self.listener), self.failures, self._ask
         )
@@ -57,7 +57,7 @@ class Stage:
         )
 
     def _ask(self, half: CheckedHalf) -> bool:
-        self.asked.append(half)
+        self.requests.append(half)
         return True
 
     async def checked_out(self) -> None:
@@ -139,7 +139,7 @@ async def test_a_listener_has_the_producer_checked(stage: Stage) -> None:
     await stage.transacted.round()
 
     assert [half.uniq_key for half in stage.listener.checked] == ["U"]
-    assert len(stage.asked) == 1
+    assert len(stage.requests) == 1
 
 
 async def test_a_listener_may_do_nothing(stage: Stage) -> None:
@@ -148,7 +148,7 @@ async def test_a_listener_may_do_nothing(stage: Stage) -> None:
 
     await stage.transacted.round()
 
-    assert stage.asked == []
+    assert stage.requests == []
 
 
 @pytest.mark.parametrize("asks_first", [True, False])
@@ -166,5 +166,5 @@ async def test_a_broken_listener_does_not_prevent_one_check_of_the_producer(
 
     await stage.transacted.round()
 
-    assert len(stage.asked) == 1
+    assert len(stage.requests) == 1
     assert stage.failures.counts == {"l": 1}

@@ -23,10 +23,10 @@ class Validator:
 
     def __init__(self, outcome: object = None) -> None:
         self._outcome = outcome
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def validate(self, _: RemotingCommand, remote_address: str) -> Any:
-        self.asked.append(remote_address)
+        self.requests.append(remote_address)
         if isinstance(self._outcome, Exception):
             raise self._outcome
         return self._outcome
@@ -43,7 +43,7 @@ class FoundValidator(Validator):
     def validate_found(
         self, _: RemotingCommand, remote_address: str, found: tuple[Resource, ...]
     ) -> Any:
-        self.asked.append(remote_address)
+        self.requests.append(remote_address)
         self.found.append(found)
         if isinstance(self._found_outcome, Exception):
             raise self._found_outcome
@@ -62,7 +62,7 @@ class Plain:
         self.authorize(request, peer)
 
 
-def asked(
+def validate(
     *validators: Validator | None, plain: Plain | None = None, needs: list[Need] | None = None
 ) -> tuple[RequestRefusedError | None, Failures]:
     failures = Failures()
@@ -81,37 +81,37 @@ def asked(
 def test_all_must_agree_on_their_order() -> None:
     first, last = Validator(), Validator(AbortProcessError(16, "no"))
 
-    refusal, failures = asked(first, last)
+    refusal, failures = validate(first, last)
 
     assert refusal is not None
     assert (refusal.code, refusal.remark) == (16, "no")
-    assert first.asked == last.asked == ["10.0.0.1:5"]
+    assert first.requests == last.requests == ["10.0.0.1:5"]
     assert not failures.counts
 
 
 def test_later_hooks_are_skipped_after_a_rejection() -> None:
     last = Validator()
 
-    asked(Validator(AbortProcessError(16, "no")), last)
+    validate(Validator(AbortProcessError(16, "no")), last)
 
-    assert last.asked == []
+    assert last.requests == []
 
 
 def test_plain_acl_is_consulted_in_its_place() -> None:
     last = Validator()
 
-    refusal, _ = asked(None, last, plain=Plain(lets_pass=False))
+    refusal, _ = validate(None, last, plain=Plain(lets_pass=False))
 
     assert refusal is not None
     assert refusal.remark == "plain says no"
-    assert last.asked == []
-    assert asked(None, last, plain=Plain(lets_pass=True))[0] is None
-    assert last.asked == ["10.0.0.1:5"]
+    assert last.requests == []
+    assert validate(None, last, plain=Plain(lets_pass=True))[0] is None
+    assert last.requests == ["10.0.0.1:5"]
 
 
 @pytest.mark.parametrize("outcome", [ValueError("broken"), False, True, "no"])
 def test_any_error_rejects(outcome: object) -> None:
-    refusal, failures = asked(Validator(outcome))
+    refusal, failures = validate(Validator(outcome))
 
     assert refusal is not None
     assert (refusal.code, refusal.remark) == (1, FAILED)
@@ -120,7 +120,7 @@ def test_any_error_rejects(outcome: object) -> None:
 
 @pytest.mark.parametrize("code", [0, -5, 1 << 20, "16"])
 def test_no_rejection_looks_like_a_success(code: Any) -> None:
-    refusal, _ = asked(Validator(AbortProcessError(code, "no")))
+    refusal, _ = validate(Validator(AbortProcessError(code, "no")))
 
     assert refusal is not None
     assert (refusal.code, refusal.remark) == (1, "no")
@@ -130,7 +130,7 @@ def test_validators_see_what_a_request_has_led_to() -> None:
     validator = FoundValidator()
     needs = [Need("T", Permission.PUB), Need("%RETRY%g", Permission.SUB)]
 
-    refusal, _ = asked(Validator(), validator, needs=needs)
+    refusal, _ = validate(Validator(), validator, needs=needs)
 
     assert refusal is None
     assert validator.found == [(Resource("topic", "T", "PUB"), Resource("group", "g", "SUB"))]
@@ -142,8 +142,8 @@ def test_validators_see_what_a_request_has_led_to() -> None:
 def test_a_validator_rejects_what_a_request_has_led_to(outcome: object, remark: str) -> None:
     needs = [Need("T", Permission.SUB)]
 
-    refusal, _ = asked(FoundValidator(outcome), needs=needs)
-    of_plain, _ = asked(FoundValidator(), None, plain=Plain(lets_pass=False), needs=needs)
+    refusal, _ = validate(FoundValidator(outcome), needs=needs)
+    of_plain, _ = validate(FoundValidator(), None, plain=Plain(lets_pass=False), needs=needs)
 
     assert refusal is not None
     assert refusal.remark == remark
