@@ -160,17 +160,17 @@ class Steps:
             PEEK,
             {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "maxMsgNums": "2"},
         )
-        self.ask("is there anything", NOTIFICATION, self._waiting("0"))
+        self.ask("notification before the end", NOTIFICATION, self._waiting("0"))
         self.pop("the rest", maxMsgNums="32")
         self.offset("offset at the end", expected=8)
-        self.ask("is there anything now", NOTIFICATION, self._waiting("0"))
+        self.ask("notification after the end", NOTIFICATION, self._waiting("0"))
         self.ask(
             "peek at the end",
             PEEK,
             {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "maxMsgNums": "2"},
         )
-        self.pop("nothing, without a wait")
-        self.pop("nothing, with a wait", pollTime="1500")
+        self.pop("no messages, without waiting")
+        self.pop("no messages, with waiting", pollTime="1500")
         self.ask(
             "who waits", POLLING_INFO, {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0"}
         )
@@ -206,16 +206,16 @@ class Steps:
         )
 
     def _refusals(self) -> None:
-        self.pop("too many at a time", maxMsgNums="33")
+        self.pop("too many messages at once", maxMsgNums="33")
         self.pop("a missing queue", queueId="7")
         self.pop("a missing topic", topic="pop-nowhere")
         self.pop("an invalid expression", exp="a is b c", expType="SQL92")
         self.pop("too late", pollTime="100", bornTime="1")
         handle = f"0 1 60000 0 0 {self._broker} 0 0"
-        self.ask("acknowledge in no topic", ACK, self._handled(0, handle, "pop-nowhere"))
-        self.ask("acknowledge in no queue", ACK, self._handled(0, handle, queueId="9"))
+        self.ask("acknowledge in a missing topic", ACK, self._handled(0, handle, "pop-nowhere"))
+        self.ask("acknowledge in a missing queue", ACK, self._handled(0, handle, queueId="9"))
         self.ask("acknowledge beyond the end", ACK, self._handled(99, handle))
-        self.ask("acknowledge what nobody has", ACK, self._handled(1, handle))
+        self.ask("acknowledge an unleased message", ACK, self._handled(1, handle))
         self.ask(
             "change in no topic",
             CHANGE,
@@ -223,7 +223,9 @@ class Steps:
         )
         self.ask("change beyond the end", CHANGE, self._handled(99, handle, invisibleTime="1000"))
         self.ask("acknowledge with a short handle", ACK, self._handled(0, "0 1 2"))
-        self.ask("change what nobody has", CHANGE, self._handled(1, handle, invisibleTime="60000"))
+        self.ask(
+            "change an unleased message", CHANGE, self._handled(1, handle, invisibleTime="60000")
+        )
         self.ask(
             "peek too many",
             PEEK,
@@ -234,7 +236,11 @@ class Steps:
             PEEK,
             {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "9", "maxMsgNums": "1"},
         )
-        self.ask("ask of no topic", NOTIFICATION, {**self._waiting("0"), "topic": "pop-nowhere"})
+        self.ask(
+            "notification of a missing topic",
+            NOTIFICATION,
+            {**self._waiting("0"), "topic": "pop-nowhere"},
+        )
         self.ask(
             "who waits in no topic",
             POLLING_INFO,
@@ -251,7 +257,7 @@ class Steps:
             "popShareQueueNum": 0,
         }
         self.ask("let a group pop", SET_MODE, {}, json.dumps(body).encode())
-        self.ask("queues of a client that pops", ASSIGNMENT, {}, self._assignment("pop-c1"))
+        self.ask("queues of a popping client", ASSIGNMENT, {}, self._assignment("pop-c1"))
         retry = {**body, "topic": f"%RETRY%{GROUP}"}
         self.ask("let its retries be popped", SET_MODE, {}, json.dumps(retry).encode())
         self.ask("a mode without a body", SET_MODE, {})

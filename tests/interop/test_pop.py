@@ -27,7 +27,7 @@ TOPIC, GROUP, COUNT = "pop-client", "pop-client-group", 20
 SECONDS = 240
 DIFFER = {
     # RocketMQ leases whatever a receipt names.
-    "change what nobody has": "208",
+    "change an unleased message": "208",
     # RocketMQ looks for messages before it checks the number.
 }
 FOUND, NOTHING = "0", "210"

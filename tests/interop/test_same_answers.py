@@ -74,7 +74,7 @@ CASES = [
         Case(f"send without {name}", raw_remoting.SEND_MESSAGE, without(SEND, name), b"x")
         for name in ("topic", "queueId", "bornTimestamp")
     ),
-    Case("send to a queue that is not", raw_remoting.SEND_MESSAGE, {**SEND, "queueId": "77"}, b"x"),
+    Case("send to a missing queue", raw_remoting.SEND_MESSAGE, {**SEND, "queueId": "77"}, b"x"),
     Case(
         "send a body above the limit", raw_remoting.SEND_MESSAGE, SEND, b"x" * MESSAGE_BYTES_MAX * 2
     ),

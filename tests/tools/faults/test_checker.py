@@ -186,27 +186,27 @@ MUTANTS: dict[str, tuple[str, Callable[[list[Operation]], list[Operation]]]] = {
         "I1",
         lambda h: without(h, is_stored("m40"), is_given("m40"), is_given("m40", "billing")),
     ),
-    "a message that nobody sent is there": (
+    "a message that was never sent is stored": (
         "I2",
         lambda h: copied(h, is_stored("m40"), id="x", queue_offset=98),
     ),
-    "a refused message is there": (
+    "a rejected message is stored": (
         "I2",
         lambda h: copied(h, is_stored("m40"), id="m3", queue_offset=98),
     ),
-    "a message is stored twice and was sent once": (
+    "a message sent once is stored twice": (
         "I2",
         lambda h: copied(h, is_stored("m40"), queue_offset=98),
     ),
-    "a byte of a stored message is another": (
+    "a byte of a stored message is altered": (
         "I3",
         lambda h: changed(h, is_stored("m40"), digest="another"),
     ),
-    "a byte of a message is another on its way": (
+    "a byte of a message is altered in transit": (
         "I3",
         lambda h: changed(h, is_given("m40"), digest="another"),
     ),
-    "what was read is gone, though nobody promised it": (
+    "a delivered but unacknowledged message is lost": (
         "I4",
         lambda h: without(changed(h, is_sent("m40"), status=Status.MAYBE), is_stored("m40")),
     ),
@@ -214,15 +214,15 @@ MUTANTS: dict[str, tuple[str, Callable[[list[Operation]], list[Operation]]]] = {
         "I7",
         lambda h: changed(h, is_stored("m199"), queue_offset=150),
     ),
-    "a place has two messages": (
+    "an offset has two messages": (
         "I7",
         lambda h: copied(h, is_stored("m40"), id="m42"),
     ),
-    "a place has another message for another reader": (
+    "an offset has different messages for two readers": (
         "I8",
         lambda h: changed(h, is_given("m40"), id="m42", digest="digest of m42"),
     ),
-    "two messages have changed places since they were read": (
+    "two messages were swapped after they were read": (
         "I8",
         lambda h: exchanged(h, "m40", "m42"),
     ),

@@ -109,23 +109,23 @@ MUTANTS: dict[str, tuple[str, Callable[[list[Operation]], list[Operation]]]] = {
         "I5",
         lambda h: changed(h, is_sent("m32"), status=Status.OK, queue_offset=32),
     ),
-    "a queue ends before what was acknowledged": (
+    "a queue ends before an acknowledged message": (
         "I11",
         lambda h: changed(h, is_bounds_at(40), high=30),
     ),
-    "a queue begins earlier than before": ("I11", lambda h: changed(h, is_bounds_at(80), low=0)),
-    "a delayed message is there twice, and nothing crashed since": (
+    "a queue starts earlier than before": ("I11", lambda h: changed(h, is_bounds_at(80), low=0)),
+    "a delayed message is stored twice without a crash": (
         "I20",
         lambda h: [
             *without(h, lambda one: isinstance(one, Happened)),
             Stored("m10", "digest", TOPIC, 0, 88),
         ],
     ),
-    "a message is older than the one before it": (
+    "a message is older than its predecessor": (
         "I10",
         lambda h: changed(h, is_stored("m50"), stored_ms=stored_ms(20)),
     ),
-    "a byte of the slave's log is another": (
+    "a byte of the slave's log is altered": (
         "I25",
         lambda h: changed(h, lambda one: isinstance(one, Log) and one.server == "b", digest="x"),
     ),
@@ -133,21 +133,21 @@ MUTANTS: dict[str, tuple[str, Callable[[list[Operation]], list[Operation]]]] = {
         "I25",
         lambda h: changed(h, lambda one: isinstance(one, Log) and one.server == "b", end=8_000),
     ),
-    "a slave acknowledges beside its master": (
+    "a slave acknowledges besides its master": (
         "I29",
         lambda h: changed(h, is_sent("m20"), server="b"),
     ),
-    "the old master goes on after the promotion": (
+    "the old master continues after the promotion": (
         "I29",
         lambda h: changed(h, is_sent("m70"), server="a"),
     ),
-    "nothing is acknowledged after a fault any more": (
+    "nothing is acknowledged after a fault": (
         "I31",
         lambda h: changed(
             h, lambda one: isinstance(one, Faulty) and one.what == "failover", recovered=NEVER
         ),
     ),
-    "a send is refused in a quiet time": (
+    "a send is rejected without a fault": (
         "I32",
         lambda h: changed(h, is_sent("m50"), status=Status.REFUSED),
     ),

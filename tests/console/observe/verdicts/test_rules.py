@@ -177,7 +177,7 @@ SPEAKING = {
         progress(flat(5), rewound=[*flat(0, 55), 700, *flat(0, 4)]),
         {"rewound": Severity.WARN},
     ),
-    "one queue of three stands": (
+    "one queue of three stalls": (
         progress(
             flat(60),
             age_ms=[*flat(0, 30), *climb(0, 29 * MIN, 30)],
@@ -193,11 +193,11 @@ SPEAKING = {
         progress(flat(50), age_ms=flat(60 * HOUR_MS)),
         {"retention": Severity.WARN},
     ),
-    "nobody is connected and it grows": (
+    "no members, and the lag grows": (
         group(members=flat(0), lag=climb(0, 5_000), age=OLD),
         {"no-consumer": Severity.BAD},
     ),
-    "nobody is connected and nothing comes": (
+    "no members, and no messages arrive": (
         group(members=flat(0), lag=flat(7), age=OLD),
         {"no-consumer": Severity.WARN},
     ),
@@ -209,16 +209,16 @@ SPEAKING = {
         group(members=flat(2), dead=flat(20)),
         {"dead-letters": Severity.BAD},
     ),
-    "a fifth comes back": (
+    "a fifth is retried": (
         group(members=flat(2), retried=flat(20), consumed=flat(100)),
         {"many-retries": Severity.WARN},
     ),
-    "messages are refused": (broker(failed=[*flat(0, 58), 4, 0]), {"puts-fail": Severity.BAD}),
-    "a client is refused every ten seconds": (
+    "messages are rejected": (broker(failed=[*flat(0, 58), 4, 0]), {"puts-fail": Severity.BAD}),
+    "a client is rejected every ten seconds": (
         broker(refused=flat(6)),
         {"requests-refused": Severity.WARN},
     ),
-    "a burst of refused requests was minutes ago": (
+    "a burst of rejected requests minutes ago": (
         broker(refused=[*flat(0, 50), 50, *flat(0, 9)]),
         {"requests-refused": Severity.WARN},
     ),
@@ -242,7 +242,7 @@ SPEAKING = {
         broker(lag=climb(0, 9_000), age=climb(0, 5 * MIN)),
         {"slave-behind": Severity.WARN},
     ),
-    "a slave that stands": (
+    "a stalled slave": (
         broker(lag=flat(5_000), age=OLD),
         {"slave-behind": Severity.BAD},
     ),
@@ -266,23 +266,23 @@ SPEAKING = {
         progress(climb(500_000, 600_000), age_ms=climb(30 * MIN, 60 * MIN)),
         {"falling-behind": Severity.BAD},
     ),
-    "messages are deleted under a group that runs": (
+    "unread messages of an active group are deleted": (
         progress(flat(50), age_ms=flat(73 * HOUR_MS)),
         {"retention": Severity.BAD},
     ),
-    "messages are deleted under a group that nobody runs": (
+    "unread messages of a group without members are deleted": (
         progress(flat(50), age_ms=flat(73 * HOUR_MS), members=0),
         {"retention": Severity.WARN},
     ),
-    "nine of ten messages come from the disk": (
+    "nine of ten messages are read from disk": (
         progress(flat(90_000), cold=flat(540)),
         {"cold-reads": Severity.WARN},
     ),
-    "one of three members wants something else": (
+    "one of three members has another subscription": (
         group(members=flat(3), odd=[*flat(None, 53), *flat(1, 7)]),
         {"mismatch": Severity.WARN},
     ),
-    "members that have wanted different things for long": (
+    "members with different subscriptions for a long time": (
         group(members=flat(3), odd=flat(1)),
         {"mismatch": Severity.BAD},
     ),
@@ -294,7 +294,7 @@ SPEAKING = {
         group(members=flat(5), versions=[*flat(2, 40), None, None, *flat(2, 18)]),
         {"many-versions": Severity.WARN},
     ),
-    "a queue gets most": (
+    "a queue receives most messages": (
         topic(queues={3: [*flat(None, 50), *flat(800, 10)]}),
         {"hot-queue": Severity.WARN},
     ),
@@ -303,7 +303,7 @@ SPEAKING = {
         topic(largest=[*flat(None, 50), 3.5 * MIB, *flat(None, 9)]),
         {"near-limit": Severity.WARN},
     ),
-    "a message of all but a little": (
+    "a message of almost the limit": (
         topic(largest=[*flat(None, 50), 3.99 * MIB, *flat(None, 9)]),
         {"near-limit": Severity.BAD},
     ),
@@ -312,7 +312,7 @@ SPEAKING = {
         broker(disk=flat(90 * GIB, 432), used=flat(90 * GIB)),
         {"disk-fills": Severity.BAD},
     ),
-    "a half message of an hour": (
+    "an hour-old half message": (
         broker(half=flat(1), half_age=flat(60 * MIN)),
         {"half-messages": Severity.WARN},
     ),
@@ -327,34 +327,38 @@ def test_a_rule_is_described_in_words(shape) -> None:
 
 
 SILENT = {
-    "a few requests are refused": broker(refused=flat(3)),
-    "requests were refused half an hour ago": broker(refused=[*flat(100, 30), *flat(0, 30)]),
+    "a few requests are rejected": broker(refused=flat(3)),
+    "requests were rejected half an hour ago": broker(refused=[*flat(100, 30), *flat(0, 30)]),
     "keeps up": progress(flat(3)),
-    "a lag that stands, being worked on": progress(flat(5_000), age_ms=flat(20_000)),
-    "a peak that is worked off": progress(
+    "a constant lag with consumption": progress(flat(5_000), age_ms=flat(20_000)),
+    "a peak being worked off": progress(
         [*flat(50, 45), *climb(100, 5_000, 8), *climb(4_500, 900, 7)]
     ),
     "a lag that shrinks": progress(climb(9_000, 100), age_ms=climb(20 * MIN, MIN)),
     "grows by a few messages": progress(climb(2, 40)),
     "no traffic, nothing unread": progress(flat(0), consumed=flat(0)),
-    "a message that has just come to a quiet group": progress(
+    "a new message for a quiet group": progress(
         [*flat(0, 59), 1], consumed=flat(0), age_ms=[*flat(0, 59), 900.0]
     ),
-    "nothing is known": progress(flat(None), consumed=flat(None), age_ms=flat(None)),
-    "grew while nothing was known": progress([*flat(10, 40), *flat(None, 17), *flat(9_000, 3)]),
-    "stands still, but consumed is not known": progress(
+    "everything is unknown": progress(flat(None), consumed=flat(None), age_ms=flat(None)),
+    "grew while everything was unknown": progress(
+        [*flat(10, 40), *flat(None, 17), *flat(9_000, 3)]
+    ),
+    "a constant lag with unknown consumption": progress(
         flat(70), consumed=[*flat(600, 50), *flat(None, 10)], age_ms=WAITING
     ),
-    "members are not known": progress(flat(70), consumed=flat(0), age_ms=WAITING, members=None),
+    "unknown members with messages": progress(
+        flat(70), consumed=flat(0), age_ms=WAITING, members=None
+    ),
     "one queue is slower": progress(
         flat(60), queues={0: flat(0), 1: climb(0, 3 * MIN), 2: flat(500)}
     ),
-    "all queues stand the same": progress(
+    "all queues stall equally": progress(
         flat(60), age_ms=OLD, queues={0: OLD, 1: OLD}, consumed=flat(600)
     ),
     "old, and far from deletion": progress(flat(50), age_ms=flat(20 * HOUR_MS)),
     "a group without members and messages": group(members=flat(0), lag=flat(0), age=flat(0)),
-    "members that come and go": group(members=[*flat(2, 58), 0, 2], lag=flat(50), age=OLD),
+    "members that join and leave": group(members=[*flat(2, 58), 0, 2], lag=flat(50), age=OLD),
     "members are unknown": group(members=flat(None), lag=climb(0, 5_000), age=OLD),
     "dead letters of an hour ago": group(members=flat(2), dead=[50, *flat(0, 59)]),
     "a retry now and then": group(members=flat(2), retried=flat(1), consumed=flat(100)),
@@ -363,36 +367,32 @@ SILENT = {
     "a slave that was behind": broker(
         lag=[*flat(9e6, 55), *flat(0, 5)], age=[*OLD[5:], *flat(0, 5)]
     ),
-    "a slave of which little is known": broker(
-        lag=flat(9_000), age=[*OLD[:57], None, 60 * MIN, 60 * MIN]
-    ),
+    "a slave with few samples": broker(lag=flat(9_000), age=[*OLD[:57], None, 60 * MIN, 60 * MIN]),
     "a slave that was restarted": broker(slaves=[*flat(1, 57), 0, 0, 1], synced=flat(1)),
-    "a slave that has just gone": broker(slaves=[*flat(1, 58), 0, 0]),
-    "a slave that goes, and nobody knows": broker(slaves=[*flat(1, 50), *flat(None, 10)]),
+    "a slave that has just left": broker(slaves=[*flat(1, 58), 0, 0]),
+    "a slave whose state becomes unknown": broker(slaves=[*flat(1, 50), *flat(None, 10)]),
     "a master without slaves": broker(slaves=flat(0), synced=flat(0), least=flat(1)),
     "a new slave": broker(slaves=[*flat(0, 50), *flat(1, 10)]),
     "enough replicas": broker(slaves=flat(1), synced=flat(1), least=flat(2)),
     "one minute with too few replicas": broker(synced=[*flat(1, 59), 0], least=flat(2)),
     "replicas are unknown": broker(synced=flat(None), least=flat(2)),
     "failures of long ago": broker(failed=[9, *flat(0, 59)]),
-    "the disk that is emptied each night": broker(
+    "a disk that is emptied each night": broker(
         disk=[50 * GIB + (n % 144) / 144 * 20 * GIB for n in range(432)]
     ),
-    "the disk of a new broker that is emptied, too": broker(
+    "a new broker's disk that is emptied, too": broker(
         disk=[50 * GIB + (n % 36) / 36 * 20 * GIB for n in range(100)]
     ),
-    "the disk that was filled once": broker(
+    "a disk that was filled once": broker(
         disk=[*flat(50 * GIB, 200), *climb(50 * GIB, 70 * GIB, 32), *flat(70 * GIB, 200)]
     ),
     "the disk has a month": broker(disk=climb(50 * GIB, 52 * GIB, 432)),
-    "a disk of which little is known": broker(disk=[*flat(None, 420), *climb(50, 80, 12)]),
+    "a disk with few samples": broker(disk=[*flat(None, 420), *climb(50, 80, 12)]),
     "quick flushes": broker(flush={6: 100, 8: 1}),
     "three slow flushes": broker(flush={12: 0.4}),
-    "a few messages come from the disk": progress(flat(50), cold=flat(60)),
-    "much comes from the disk of what is consumed in memory": progress(flat(50), cold=flat(200)),
-    "it reads from the disk and nobody knows what it consumes": progress(
-        flat(50), cold=flat(540), consumed=flat(None)
-    ),
+    "a few messages are read from disk": progress(flat(50), cold=flat(60)),
+    "many disk reads by a group that reads memory": progress(flat(50), cold=flat(200)),
+    "disk reads with unknown consumption": progress(flat(50), cold=flat(540), consumed=flat(None)),
     "a deployment changes the subscription": group(
         members=flat(3), odd=[*flat(None, 50), 1, 2, 1, *flat(None, 7)]
     ),
@@ -408,15 +408,15 @@ SILENT = {
     ),
     "another queue is hot each minute": topic(queues={0: [800, None] * 30, 1: [None, 800] * 30}),
     "a queue was hot": topic(queues={0: [*flat(900, 58), *flat(None, 2)]}),
-    "a topic that gets nothing": topic(queues={0: flat(900)}, key=flat(900), put=flat(0)),
+    "a topic without traffic": topic(queues={0: flat(900)}, key=flat(900), put=flat(0)),
     "a third of the messages have a key": topic(key=flat(340)),
     "a key was hot for a while": topic(key=[*flat(None, 50), *flat(900, 4), *flat(300, 6)]),
     "a message of half the limit": topic(largest=flat(2.5 * MIB)),
     "a large message of half an hour ago": topic(largest=[*flat(4 * MIB, 30), *flat(None, 30)]),
     "a clock that is a second off": broker(clock=flat(1_200)),
     "one late message": broker(clock=[*flat(0, 55), 90_000, *flat(0, 4)]),
-    "clocks are not known": broker(clock=[*flat(90_000, 58), None, 90_000]),
-    "half messages come and go": broker(half=flat(150), half_age=flat(3_000)),
+    "clocks are unknown": broker(clock=[*flat(90_000, 58), None, 90_000]),
+    "half messages that get decided": broker(half=flat(150), half_age=flat(3_000)),
 }
 
 
@@ -442,7 +442,7 @@ def test_the_words_need_no_other_numbers_than_the_rules_provide(shape) -> None:
 
 
 def test_the_evidence_names_the_stuck_queue() -> None:
-    seen, _ = SPEAKING["one queue of three stands"]
+    seen, _ = SPEAKING["one queue of three stalls"]
 
     assert findings_of(seen)["queue-stuck"].evidence["queue"] == 1
 
