@@ -246,4 +246,4 @@ def test_working_entries_of_the_consoles_table_can_be_viewed_and_the_rest_explai
         assert row["state"] != "works" or shown, f"nothing shows {row['name']!r}"
         assert row["state"] == "works" or len(row["says"]) > 20, f"no reason for {row['name']!r}"
         lost = [page for page in PAGE.findall(row["says"]) if not leads_somewhere(page)]
-        assert not lost, f"{row['name']!r} names pages that are not there: {lost}"
+        assert not lost, f"{row['name']!r} names missing pages: {lost}"

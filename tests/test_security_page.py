@@ -24,7 +24,7 @@ def test_every_test_that_is_known_to_fail_is_an_open_gate() -> None:
     named = {each for gate in GATES for each in gate.tests}
 
     lacking = [each for each in marked_tests() if each not in named]
-    assert lacking == [], "give each a row in docs/security.md, or mend it"
+    assert lacking == [], "give each a row in docs/security.md, or fix it"
 
 
 def test_every_gate_names_existing_tests() -> None:

@@ -144,14 +144,18 @@ def test_members_reread_the_previewed_messages_and_undo_restores_them(
             each: PreviewRow(FIRST, 0, FIRST, 0) for each in range(QUEUES)
         }
         received = applied(page, follower)
-        until(lambda: set(follower.keys[received:]) >= first, "all again", seconds=SECONDS)
+        until(
+            lambda: set(follower.keys[received:]) >= first,
+            "all messages to be redelivered",
+            seconds=SECONDS,
+        )
         wait_for_commits(client, topic, group, FIRST)
         assert set(follower.keys[received:]) == first
         wait_until_followed(page, "offsets-followed-1280.png")
 
         # They continue reading, then the undo from the audit log shows how much they read again.
         more = send_to_all(client, topic, FIRST, FIRST + MORE)
-        until(lambda: set(follower.keys) >= more, "what came since", seconds=SECONDS)
+        until(lambda: set(follower.keys) >= more, "the later messages", seconds=SECONDS)
         wait_for_commits(client, topic, group, FIRST + MORE)
         page.goto(f"{appliance.url}/audit/")
         resets = page.locator("tr", has_text="offset.reset")
@@ -161,7 +165,11 @@ def test_members_reread_the_previewed_messages_and_undo_restores_them(
             each: PreviewRow(FIRST + MORE, FIRST, MORE, 0) for each in range(QUEUES)
         }
         received = applied(page, follower)
-        until(lambda: set(follower.keys[received:]) >= more, "these again", seconds=SECONDS)
+        until(
+            lambda: set(follower.keys[received:]) >= more,
+            "these messages to be redelivered",
+            seconds=SECONDS,
+        )
         wait_for_commits(client, topic, group, FIRST + MORE)
         assert set(follower.keys[received:]) == more
         wait_until_followed(page, "offsets-undone-1280.png")

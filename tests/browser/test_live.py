@@ -190,7 +190,7 @@ def test_a_bursts_shown_and_dropped_events_add_up_to_the_sent_ones_for_each_stag
     page.locator("#river-by-stage > summary").click()
     until(
         lambda: lost_in(page.evaluate(COUNTS)) - lost_in(shown) >= certain,
-        "the page to count what is dropped",
+        "the page to count the dropped events",
         seconds=SETTLED_SECONDS,
         every_s=POLL_S,
     )

@@ -262,7 +262,7 @@ def test_an_unreadable_schedule_does_not_affect_the_others_times(
 
     def fail_for_one(crontab: Any, now: datetime) -> Any:
         if crontab.minute == "*/30":
-            raise KeyError("a zone that is not known any more")
+            raise KeyError("a zone that no longer exists")
         return cron_at(crontab, now)
 
     monkeypatch.setattr(schedules, "cron_at", fail_for_one)

@@ -162,7 +162,7 @@ def test_a_moved_delay_level_delivers_from_its_new_offset_even_after_a_kill(
     )
     applied(actors.admin, DELAYS, plan)
 
-    until(lambda: max_offset(broker.port) == 3, "the message that is delivered again")
+    until(lambda: max_offset(broker.port) == 3, "the redelivered message")
     until(lambda: offsets_in(broker) == {"1": 2, "2": 2}, "both offsets in the file")
     broker.kill()
     broker.start()

@@ -311,7 +311,7 @@ def test_the_standby_waits_for_a_job_and_reports_its_presence(redis: FakeRedis) 
         target=standby.wait_for_job, args=(redis.url,), kwargs={"after_work": False}
     )
     waiting.start()
-    until(lambda: ["LLEN", QUEUE] in redis.requests, "the standby to ask")
+    until(lambda: ["LLEN", QUEUE] in redis.requests, "the standby to query Redis")
     assert waiting.is_alive()
     redis.lengths[QUEUE] = 1
     waiting.join(SECONDS_MAX)
@@ -365,7 +365,7 @@ def test_a_waiting_pipeline_uses_less_than_twenty_megabytes(redis: FakeRedis) ->
     with subprocess.Popen(
         [sys.executable, "-m", "console.data.pipeline.standby"], cwd=ROOT, env=environment
     ) as process:
-        until(lambda: ["LLEN", QUEUE] in redis.requests, "the standby to ask")
+        until(lambda: ["LLEN", QUEUE] in redis.requests, "the standby to query Redis")
         status = Path(f"/proc/{process.pid}/status").read_text()
         process.terminate()
 

@@ -160,7 +160,7 @@ def test_stalled_connections_are_closed(web: WebProcess) -> None:
     until(lambda: not [*drip(slow_headers), *open_ones(silent)], "slow headers to be cut")
     assert time.monotonic() - began < 15
     until(lambda: not drip(slow_bodies), "slow bodies to be cut", seconds=40)
-    until(lambda: "127.0.3.1" not in peers_of(web), "an answer nobody reads to be cut", seconds=40)
+    until(lambda: "127.0.3.1" not in peers_of(web), "an unread answer to be cut", seconds=40)
     assert time.monotonic() - began < 40
     for peer in [not_reading, *slow_headers, *slow_bodies, *silent]:
         peer.close()
@@ -169,7 +169,7 @@ def test_stalled_connections_are_closed(web: WebProcess) -> None:
 def test_one_address_cannot_take_every_connection(web: WebProcess) -> None:
     peers = [web.connect("127.0.4.1") for _ in range(200)]
 
-    until(lambda: len(open_ones(peers)) <= 128, "connections above the limit to be refused")
+    until(lambda: len(open_ones(peers)) <= 128, "connections above the limit to be rejected")
     assert len(open_ones(peers)) == 128
     neighbour = web.ask(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     for peer in peers:
@@ -186,7 +186,7 @@ def test_one_address_cannot_take_every_connection(web: WebProcess) -> None:
             )
             == 200
         ),
-        "places to be given back",
+        "places to be released",
     )
 
 

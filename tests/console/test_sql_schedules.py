@@ -246,7 +246,7 @@ def test_a_run_lost_with_its_worker_is_repeated_once_and_notifies_the_same_chann
     monkeypatch.setattr("console.data.sql.models.now_ms", lambda: clock["now"].timestamp() * 1_000)
 
     tasks.look_for_lost()
-    assert queued == [], "it may still be at work"
+    assert queued == [], "it may still be working"
     clock["now"] += timedelta(seconds=1)
     tasks.look_for_lost()
     tasks.look_for_lost()
@@ -288,7 +288,7 @@ def test_an_unreachable_redis_is_queried_again_the_next_time(
     monkeypatch.setattr(timezone, "now", lambda: MORNING + timedelta(minutes=10))
 
     def refused(**_options: object) -> None:
-        raise OperationalError("nobody listens")
+        raise OperationalError("connection refused")
 
     monkeypatch.setattr(tasks.run_lost_query, "apply_async", refused)
 

@@ -101,7 +101,7 @@ def test_the_compiler_runs_while_packages_are_installed(
     monkeypatch.setattr(virtualenv, "install", install)
 
     assert bootstrap.ready(tmp_path / "requirements.txt") == compiler
-    assert ended.exists(), "the start went on before the compiler's end"
+    assert ended.exists(), "the start continued before the compiler ended"
 
 
 def test_a_compiler_exits_with_a_failing_installation(

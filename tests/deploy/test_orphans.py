@@ -68,9 +68,9 @@ def test_a_hanging_process_is_killed_and_a_broker_has_longer(
         {web: program("web"), worker: program("worker"), broker: program("broker", is_broker=True)},
     )
 
-    until(lambda: found.names() == {"worker", "broker"}, "who ends when asked to be gone")
+    until(lambda: found.names() == {"worker", "broker"}, "the obedient process to end")
     monkeypatch.setattr(module, "ENDS_WITHIN_S", -1.0)
-    until(lambda: found.names() == {"broker"}, "who is late to be gone")
+    until(lambda: found.names() == {"broker"}, "the late process to end")
     monkeypatch.setattr(module, "BROKER_ENDS_WITHIN_S", -1.0)
     found.wait()
     assert found.names() == set()
@@ -85,7 +85,7 @@ def test_a_process_started_after_supervisord_was_queried_is_also_stopped(
 
     found = Orphans(session, {web: program("web"), worker: program("worker")})
 
-    until(lambda: found.names() == {UNKNOWN}, "those that are known to be gone")
+    until(lambda: found.names() == {UNKNOWN}, "the known processes to end")
     monkeypatch.setattr(module, "BROKER_ENDS_WITHIN_S", -1.0)
     found.wait()
     assert found.names() == set()

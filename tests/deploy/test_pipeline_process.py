@@ -263,7 +263,7 @@ def test_spark_starts_with_a_job_survives_it_and_ends_after_idle_time(
     assert not pipeline.has_all()
 
     pipeline.send()
-    until(pipeline.has_all, "the next job to do what the killed one left", seconds=SECONDS_MAX)
+    until(pipeline.has_all, "the next job to finish the killed one's work", seconds=SECONDS_MAX)
     until(lambda: pipeline.log.count("succeeded") == 3, "the job's end", seconds=SECONDS_MAX)
     (session,) = pipeline.sessions()
     until(lambda: pipeline.is_standby, "an idle pipeline", seconds=SECONDS_MAX)

@@ -40,7 +40,7 @@ def server(tmp_path: Path) -> Iterator[tuple[Path, int]]:
         cwd=tmp_path,
     )
     try:
-        until(lambda: redis_server.answers(socket), "redis to answer", seconds=SECONDS)
+        until(lambda: redis_server.answers(socket), "Redis to respond", seconds=SECONDS)
         yield socket, process.pid
     finally:
         process.terminate()

@@ -129,7 +129,7 @@ def test_a_step_that_ignores_the_interrupt_is_killed_with_its_children(
 
     assert steps.run([python("deaf", deaf, seconds_max=2)]) == {"deaf": 124}
     child = int(pid.read_text())
-    until(lambda: not is_alive(child), "the child to be gone")
+    until(lambda: not is_alive(child), "the child to end")
 
 
 def test_ending_a_gate_ends_its_steps(tmp_path: Path) -> None:

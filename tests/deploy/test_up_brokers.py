@@ -94,10 +94,12 @@ def test_java_clients_use_two_masters_and_a_killed_one_returns(
         assert f"127.0.0.1:{second}" in page
 
         os.kill(appliance.pid_of("broker-b"), signal.SIGKILL)
-        until(lambda: messages_at(second) == parts[1], "the second to be back", seconds=SECONDS)
+        until(
+            lambda: messages_at(second) == parts[1], "the second broker to restart", seconds=SECONDS
+        )
         until(
             lambda: "broker-b ended and was restarted" in appliance.words,
-            "the restart to be told",
+            "the restart to be reported",
             seconds=SECONDS,
         )
         assert appliance.stop() == 0

@@ -66,7 +66,7 @@ def test_a_slave_runs_beside_the_broker_and_returns(tmp_path: Path) -> None:
 
         os.kill(appliance.pid_of("slave"), signal.SIGKILL)
         send(appliance)
-        until(lambda: max_offset(slave_port) == 2, "the slave to be back", seconds=SECONDS)
+        until(lambda: max_offset(slave_port) == 2, "the slave to restart", seconds=SECONDS)
         assert appliance.stop() == 0
     finally:
         appliance.stop()

@@ -75,7 +75,7 @@ def test_a_full_disk_rejects_sends_until_there_is_room(small_disk: Path) -> None
         assert len(raw_remoting.read_queue(broker.port, TOPIC, 0)) == sent
         assert broker.is_running
         filler.unlink()
-        until(lambda: takes_messages(broker.port), "sends to be taken again", seconds=30)
+        until(lambda: takes_messages(broker.port), "sends to be accepted again", seconds=30)
         assert len(raw_remoting.read_queue(broker.port, TOPIC, 0)) > sent
         assert broker.stop() == 0
     finally:

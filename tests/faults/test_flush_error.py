@@ -52,7 +52,7 @@ def test_after_a_failed_flush_no_send_is_acknowledged(tmp_path: Path, flush_disk
 
         with injected(broker.pid, "fdatasync", "error=EIO", tmp_path / "trace"):
             codes = send(broker.port, 1)
-            until(lambda: "failed write" in store_state(broker.port), "the failure to be known")
+            until(lambda: "failed write" in store_state(broker.port), "the failure to be noticed")
             refused = send(broker.port, SENDS)
         # The disk works again; dropped data stays lost.
         refused += send(broker.port, SENDS)

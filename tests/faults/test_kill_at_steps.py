@@ -153,7 +153,7 @@ def test_between_a_delivery_and_saving_its_offset(broker: BrokerProcess) -> None
     start_after_the_kill(broker)
 
     all_bodies = bodies(range(COUNT))
-    until(lambda: set(stored(broker, TOPIC)) >= all_bodies, "what was delayed")
+    until(lambda: set(stored(broker, TOPIC)) >= all_bodies, "the delayed messages")
     # As with RocketMQ, deliveries since the last written offset repeat.
     delivered = bodies(range(KILLED_AT))
     assert stored(broker, TOPIC) == {body: 2 if body in delivered else 1 for body in all_bodies}
@@ -176,7 +176,7 @@ def test_between_a_retry_and_its_answer(broker: BrokerProcess) -> None:
     all_bodies = bodies(range(COUNT))
     unanswered = f"m-{answered}"
     expected = {body: 2 if body == unanswered else 1 for body in all_bodies}
-    until(lambda: stored(broker, RETRY_TOPIC) == expected, "what was given back")
+    until(lambda: stored(broker, RETRY_TOPIC) == expected, "the returned messages")
     assert is_sound(broker)
 
 

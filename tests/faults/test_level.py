@@ -156,7 +156,7 @@ def test_a_broker_does_not_grow_after_a_thousand_clients_have_come_and_gone(
                 for new, old, late in zip(now, before, LATE, strict=True)
             )
 
-        until(is_level, f"the broker to be as before: {before}", seconds=SECONDS_MAX)
+        until(is_level, f"the broker to return to its former size: {before}", seconds=SECONDS_MAX)
         stays.shutdown(socket.SHUT_RDWR)
         report.join(SECONDS_MAX)
     assert report.size > (WARM_UP + CYCLES) * NOTICE_BYTES_MIN
@@ -179,7 +179,7 @@ def test_without_descriptors_a_broker_serves_existing_clients_and_recovers_autom
             crowd = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(CROWD)]
             until(
                 lambda: size_of(pid).descriptors >= soft,
-                "no descriptor to be left",
+                "all descriptors to be used",
                 seconds=SECONDS_MAX,
             )
             codes = {
@@ -196,7 +196,7 @@ def test_without_descriptors_a_broker_serves_existing_clients_and_recovers_autom
                 with RawClient(broker.port) as another:
                     return another.ask(raw_remoting.SEND_MESSAGE, fields, BODY).code == 0
 
-            until(takes_messages, "messages to be taken again", seconds=SECONDS_MAX)
+            until(takes_messages, "messages to be accepted again", seconds=SECONDS_MAX)
         assert broker.pid == pid
         assert broker.is_running
         assert broker.stop() == 0

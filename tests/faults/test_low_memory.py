@@ -126,7 +126,7 @@ def test_without_memory_a_broker_rejects_loses_nothing_and_recovers_automaticall
         resource.prlimit(pid, resource.RLIMIT_AS, (scarce, hard))
         half_frames.start()
         time.sleep(LACK_SECONDS)
-        until(lambda: any(map(is_unanswered, book.history)), "the lack to be felt")
+        until(lambda: any(map(is_unanswered, book.history)), "memory to run out")
         half_frames.is_over = True
         resource.prlimit(pid, resource.RLIMIT_AS, (hard, hard))
         before = book.codes[0]
@@ -135,7 +135,7 @@ def test_without_memory_a_broker_rejects_loses_nothing_and_recovers_automaticall
                 book.codes[0] > before + AGAIN
                 or any(map(broker.words().__contains__, UNTIL_A_START))
             ),
-            "messages to be taken again",
+            "messages to be accepted again",
             seconds=WAIT_SECONDS_MAX,
         )
         for sender in senders:

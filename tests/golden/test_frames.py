@@ -246,7 +246,7 @@ async def test_each_request_gets_an_answer_known_to_its_client(
         for place, head in replay.answers.items()
         if frames[place].real not in (None, head.code) and frames[place].code not in DIFFERS
     ]
-    assert other == [], "not what the real broker answered"
+    assert other == [], "differs from the real broker's answer"
 
 
 def describe(one: Recorded, head: Head) -> str:

@@ -90,7 +90,7 @@ def test_only_a_name_server_asks_for_accounts(tmp_path: Path) -> None:
             with RawClient(alone.port) as client:
                 return client.ask(PUT_KV_CONFIG, order).code == SUCCESS
 
-        until(is_let_in, "the changed accounts to be in force")
+        until(is_let_in, "the changed accounts to take effect")
     finally:
         assert alone.stop() == 0
 

@@ -386,7 +386,7 @@ async def test_an_administrators_filter_applies_to_pulls_and_is_kept(
     assert '"expression":"price > 20"' in text
     await client.heartbeat(consumer_groups=groups, expression_type=SQL, sub_version=4)
     found = await client.pull("T", subscription=None, sub_version=4)
-    assert bodies(found) == [b"15", b"25"], "a member that subscribes anew has its own"
+    assert bodies(found) == [b"15", b"25"], "a member that subscribes again has its own"
 
 
 async def test_a_waiting_pull_ends_when_its_filter_changes(broker: Broker, client: Client) -> None:

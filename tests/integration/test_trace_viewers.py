@@ -92,7 +92,7 @@ async def test_each_stage_of_a_burst_has_arrived_or_is_counted(
     for each in (watched, capped):
         await until_async(
             lambda each=each: is_all_there(each, stored=BURST, flushed=BURST),  # type: ignore[misc]
-            "all events to come or to be counted",
+            "all events to arrive or to be counted",
         )
     assert int(capped.batches[-1]["dropped"]) > 0
     # A number is missing for each lost event, and only for those.
@@ -137,7 +137,9 @@ async def test_a_viewer_that_does_not_read_blocks_nobody_and_learns_what_it_lost
         count += 2_000
     await send_burst(broker, 3_000)
     count += 3_000
-    await until_async(lambda: offered(watched).get("stored") == count, "the other one to be told")
+    await until_async(
+        lambda: offered(watched).get("stored") == count, "the other viewer to be notified"
+    )
     transport.resume_reading()
 
     come, last, dropped = 0, 0, 0

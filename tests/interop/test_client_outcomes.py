@@ -33,7 +33,7 @@ def test_each_step_has_only_its_facts() -> None:
     found = read()
 
     assert sorted(expected - found.keys()) == [], "run with TREBUCHET_WRITE_OUTCOMES=1"
-    assert sorted(found.keys() - expected) == [], "steps that nobody takes"
+    assert sorted(found.keys() - expected) == [], "steps that no client takes"
 
 
 def test_only_differences_have_a_reason() -> None:

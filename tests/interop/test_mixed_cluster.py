@@ -141,11 +141,11 @@ def test_a_broker_that_exits_leaves_the_route(tmp_path: Path) -> None:
         assert brokers_of(cluster, TOPIC).keys() == {"broker-a", "broker-b"}
 
         second.kill()
-        until(lambda: brokers_of(cluster, TOPIC).keys() == {"broker-a"}, "it to be forgotten")
+        until(lambda: brokers_of(cluster, TOPIC).keys() == {"broker-a"}, "the broker to be removed")
         second.start()
         until(
             lambda: brokers_of(cluster, TOPIC).keys() == {"broker-a", "broker-b"},
-            "it to be known again",
+            "the broker to be registered again",
         )
     finally:
         second.kill()

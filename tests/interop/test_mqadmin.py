@@ -56,7 +56,7 @@ def client_of(mqadmin: MqAdmin) -> str:
         found.extend(word for word in words if word.endswith("@live"))
         return bool(found)
 
-    until(is_connected, "the consumer to be known", every_s=1.0)
+    until(is_connected, "the consumer to be registered", every_s=1.0)
     return found[0]
 
 

@@ -139,7 +139,7 @@ def until_same_documents(master: Path, slave: Path, number: int) -> None:
         )
 
     try:
-        until(are_same, "the slave's files to be its master's", seconds=CAUGHT_UP_SECONDS)
+        until(are_same, "the slave's files to equal its master's", seconds=CAUGHT_UP_SECONDS)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{documents_of(master)}\n{documents_of(slave)}") from None
 
@@ -202,7 +202,7 @@ def test_our_slave_follows_a_real_master(tmp_path: Path) -> None:
             with master:
                 until(
                     lambda: send(master.port, range(1500, 1510)) == {OK},
-                    "the slave to follow the master that was started again",
+                    "the slave to follow the restarted master",
                     seconds=CAUGHT_UP_SECONDS,
                 )
                 assert send(master.port, range(1510, 1800)) == {OK}
@@ -240,7 +240,7 @@ def test_a_real_slave_follows_our_master(tmp_path: Path) -> None:
             master.start()
             until(
                 lambda: send(master.port, range(1500, 1510)) == {OK},
-                "the slave to follow the master that was started again",
+                "the slave to follow the restarted master",
                 seconds=CAUGHT_UP_SECONDS,
             )
             assert send(master.port, range(1510, 1800)) == {OK}

@@ -190,12 +190,12 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sets]:
                 lambda master=master, slaves=slaves: all(  # type: ignore[misc]
                     followed(slave) == followed(master) for slave in slaves
                 ),
-                "the slaves to have what their master has",
+                "the slaves to catch up with their master",
                 seconds=FOLLOWED_SECONDS,
             )
             until(
                 lambda master=master, slaves=slaves: are_written(master, slaves),  # type: ignore[misc]
-                "the files of the slaves to be those of their master",
+                "the slaves' files to equal their master's",
                 seconds=FOLLOWED_SECONDS,
             )
         files = {

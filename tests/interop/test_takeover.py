@@ -117,7 +117,7 @@ def test_messages_waiting_in_a_store_are_delivered_and_decided_by_the_next_broke
         decided = {"body of h-0", "body of h-4", "body of young-0"}
         until(
             lambda: decided <= set(bodies(broker.port, TOPIC)),
-            "what is committed at once",
+            "the immediately committed messages",
             seconds=SECONDS,
         )
 

@@ -124,7 +124,7 @@ def test_clients_continue_through_a_promotion(pair: BrokerSet, client: Program) 
     client.say()
     until(
         lambda: client.acknowledged() <= client.received(),
-        "what was acknowledged to be consumed",
+        "the acknowledged messages to be consumed",
         seconds=SECONDS,
     )
     client.say()

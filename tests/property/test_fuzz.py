@@ -29,13 +29,13 @@ async def test_mutated_frames_do_no_harm(rng: random.Random) -> None:
 
     wrong = await fuzzer.run()
 
-    assert wrong is None, f"{wrong}\npython -m tools.fuzz.frames goes on from there"
+    assert wrong is None, f"{wrong}\npython -m tools.fuzz.frames continues from there"
     assert fuzzer.connections > 50
 
 
 async def test_a_fault_is_detected(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
-        raise KeyError("a field that nobody sent")
+        raise KeyError("a field that was never sent")
 
     monkeypatch.setattr(QueryProcessor, "query_message", broken)
     fuzzer = Fuzzer(rng.randrange(1 << 32), FOUND_SECONDS)
@@ -43,7 +43,7 @@ async def test_a_fault_is_detected(rng: random.Random, monkeypatch: pytest.Monke
     wrong = await fuzzer.run()
 
     assert wrong is not None
-    assert "a field that nobody sent" in wrong
+    assert "a field that was never sent" in wrong
 
 
 @pytest.mark.fault  # it takes as long as a hundred other tests, although nothing is killed
@@ -68,14 +68,14 @@ def test_an_error_behind_the_accounts_is_detected(
     rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
-        raise KeyError("a field that nobody sent")
+        raise KeyError("a field that was never sent")
 
     monkeypatch.setattr(QueryProcessor, "query_message", broken)
 
     wrong = GuardedFuzzer(rng.randrange(1 << 32), guarded_frames.FRAMES).run()
 
     assert wrong is not None
-    assert "a field that nobody sent" in wrong
+    assert "a field that was never sent" in wrong
 
 
 def test_a_long_turn_is_detected(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ def facts_of(port: int, topic: str, start: Callable[[], subprocess.Popen[str]]) 
                 client.ask(code, members).code != 0
                 for code in (GET_CONSUMER_LIST_BY_GROUP, GET_CONSUMER_CONNECTION_LIST)
             ),
-            "the client to be forgotten",
+            "the client to be removed",
             seconds=SECONDS,
         )
         facts["a group whose members left"] = (
@@ -147,7 +147,11 @@ def _of_a_live_group(
     reset = {"topic": topic, "group": group, "timestamp": "0", "isForce": "true"}
     answer = client.ask(INVOKE_BROKER_TO_RESET_OFFSET, reset)
     offsets = _OFFSET.findall(answer.body.decode())
-    until(lambda: len(set(follower.keys[before:])) >= MESSAGES, "all again", seconds=SECONDS)
+    until(
+        lambda: len(set(follower.keys[before:])) >= MESSAGES,
+        "all messages to be redelivered",
+        seconds=SECONDS,
+    )
     again = sorted(set(follower.keys[before:]))
     facts["reset of a live group"] = f"{answer.code} to {offsets}, received again {again}"
     return facts

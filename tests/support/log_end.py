@@ -21,6 +21,6 @@ def until_caught_up(master: int, slave: int) -> None:
     """Wait until the brokers at two ports have logs of the same length."""
     until(
         lambda: log_end(slave) == log_end(master) > 0,
-        "the slave to have what its master has",
+        "the slave to catch up with its master",
         seconds=CAUGHT_UP_SECONDS,
     )

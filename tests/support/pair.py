@@ -45,7 +45,7 @@ async def until_caught_up(master: Broker, slave: Broker) -> None:
             here.max_commit_log_offset == there.max_commit_log_offset
             and not here.dispatch_behind_bytes
         ),
-        "the slave to have what its master has",
+        "the slave to catch up with its master",
         seconds=CAUGHT_UP_SECONDS,
     )
 

@@ -219,7 +219,7 @@ class PopMachine(RuleBasedStateMachine):
             _, until = self._in_flight.get((group, body), (None, 0.0))
             assert until <= now, f"{body} is with two consumers of {group}"
             assert body not in self._acked[group] - self._forgotten[group], (
-                f"{body} comes again to {group}: {lease.key} {lease.offset}"
+                f"{body} is redelivered to {group}: {lease.key} {lease.offset}"
             )
             self._acked[group].discard(body)
             self._in_flight[group, body] = lease, self._due(lease)

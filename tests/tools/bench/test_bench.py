@@ -71,7 +71,10 @@ def test_each_counted_transaction_is_committed(broker: Running) -> None:
 
     loaded = loads.run(broker.ports, BY_KEY["transaction"], SECONDS)
 
-    until(lambda: stored(broker, TOPIC) - before == loaded.messages, "every half to be committed")
+    until(
+        lambda: stored(broker, TOPIC) - before == loaded.messages,
+        "every half message to be committed",
+    )
 
 
 def test_one_message_in_ten_is_delayed_and_one_in_ten_has_the_tag(broker: Running) -> None:
@@ -80,7 +83,9 @@ def test_one_message_in_ten_is_delayed_and_one_in_ten_has_the_tag(broker: Runnin
     loads.run(broker.ports, Cell("seeded", "", TAGGED), SECONDS)
 
     assert delayed.messages - at_once <= delayed.messages // ONE_IN_TEN + 1
-    until(lambda: stored(broker, DELAYED_TOPIC) == delayed.messages, "delayed ones to be there")
+    until(
+        lambda: stored(broker, DELAYED_TOPIC) == delayed.messages, "delayed messages to be stored"
+    )
     with RawClient(broker.ports[0]) as client:
         pull = BY_KEY["pull-tag"].requests[0]
         answer = client.ask(pull.code, pull.fields)

@@ -94,7 +94,7 @@ def test_the_corpus_belongs_to_the_targets_and_is_small() -> None:
 
 def broken(data: bytes) -> None:
     if data.startswith(b"!"):
-        raise KeyError("a key that nobody wrote")
+        raise KeyError("a key that was never written")
 
 
 def endless(data: bytes) -> None:
@@ -111,7 +111,7 @@ def test_an_error_ends_the_trial_and_its_input_is_saved(target: Target, tmp_path
         runs.give(b"!wrong")
 
     assert runs.wrong is not None
-    assert "a key that nobody wrote" in runs.wrong
+    assert "a key that was never written" in runs.wrong
     assert runs.wrong_input is not None
     assert runs.wrong_input.read_bytes() == b"!wrong"
     assert runs.wrong_input.parent.name == target.name

@@ -85,7 +85,9 @@ def test_one_host_holds_its_share_of_locks_and_others_theirs() -> None:
     assert len(locks) == 5
     with pytest.raises(RequestRefusedError, match="queueLockNumsMax=5"):
         locks.lock("i", queues(1), "late", "10.0.0.3")
-    assert locks.lock("g", queues(3), "greedy", "10.0.0.1") == queues(3), "renewing is no new lock"
+    assert locks.lock("g", queues(3), "greedy", "10.0.0.1") == queues(3), (
+        "renewing isn't a new lock"
+    )
     locks.unlock("g", queues(1), "greedy")
     assert locks.lock("i", queues(1), "late", "10.0.0.3") == queues(1)
 

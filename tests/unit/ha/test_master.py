@@ -65,7 +65,7 @@ async def test_a_slave_gets_only_readable_data_and_the_rest_after_the_flush(
         assert await slave.log(0, flushed_where) == log_bytes(master)[:flushed_where]
         # A later put doesn't send unflushed messages.
         fill(master, 1)
-        await until_async(lambda: sent(ha_master) == flushed_where, "what is flushed to be sent")
+        await until_async(lambda: sent(ha_master) == flushed_where, "the flushed data to be sent")
         before, flushed_where = flushed_where, master.max_commit_log_offset
         assert sent(ha_master) == before
         ha_master.flushed()
@@ -201,7 +201,7 @@ async def test_the_required_number_of_slaves_has_it(
         assert [ha.replicated_where(count) for count in (1, 2, 3, 4)] == [300, 200, 100, -1]
         assert ha.needed_from() == 100
         slaves[1].close()
-        await until_async(lambda: ha.replicated_where(1) == 200, "the slave to be gone")
+        await until_async(lambda: ha.replicated_where(1) == 200, "the slave to disconnect")
 
 
 async def test_a_slave_that_is_far_behind_is_not_in_sync(
@@ -247,7 +247,7 @@ async def test_a_lying_slave_is_disconnected_and_acknowledges_nothing(
                 slave.report(offset)
 
         assert await slave.is_closed()
-        await until_async(lambda: not ha.connections(), "the slave to be forgotten")
+        await until_async(lambda: not ha.connections(), "the slave to be removed")
         assert max(acknowledged) <= 200
         assert acknowledged[-1] == -1
     assert words in caplog.text
@@ -535,7 +535,8 @@ async def test_a_connection_beyond_the_limit_is_rejected(
         third = await FakeSlave.to(port)
         refusal = "there are 2 connections"
         await until_async(
-            lambda: refusal in caplog.text or len(ha.connections()) > 2, "the third to be looked at"
+            lambda: refusal in caplog.text or len(ha.connections()) > 2,
+            "the third slave to be checked",
         )
 
         assert len(ha.connections()) == 2
@@ -582,7 +583,7 @@ async def test_a_slave_with_a_failed_transfer_reconnects_and_the_others_get_the_
 
         monkeypatch.setattr(HaConnection, "pump", fail_for_one)
         fill(master, 3)
-        await until_async(lambda: len(ha_master.connections()) == 1, "one to be disconnected")
+        await until_async(lambda: len(ha_master.connections()) == 1, "one slave to be disconnected")
         (left,) = ha_master.connections()
 
         assert left.address != failing

@@ -56,7 +56,7 @@ async def test_observers_are_told_each_slaves_offset_and_departure(
         await reported(ha, 100)
         address = ha.connections()[0].address
         slave.close()
-        await until_async(lambda: not ha.connections(), "the slave to be gone")
+        await until_async(lambda: not ha.connections(), "the slave to disconnect")
 
         assert reports == [(address, 0), (address, 100), (address, -1)]
 

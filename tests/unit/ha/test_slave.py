@@ -335,7 +335,7 @@ async def test_it_follows_another_master_immediately(
         assert await old.is_left()
         assert await new.first_report() == 0
         ha.follow(None)
-        await until_async(lambda: ha.state().state == "idle", "it to follow nobody")
+        await until_async(lambda: ha.state().state == "idle", "the slave to stop following")
         assert ha.state().reason == "the master has another address now"
         assert await new.is_left()
 

@@ -82,7 +82,7 @@ async def test_one_report_ends_all_waits_that_it_covers(master):
     tasks = asyncio.all_tasks()
     results = [put(master) for _ in range(5)]
     waits = [wait_for(master, result) for result in results]
-    assert asyncio.all_tasks() == tasks, "no task a send"
+    assert asyncio.all_tasks() == tasks, "no task per send"
     master.acknowledge.replicated(end_of(results[3]))
 
     assert [wait.done() for wait in waits] == [True] * 4 + [False]

@@ -348,7 +348,7 @@ async def test_a_damaged_range_of_the_master_is_kept_and_skipped(master, clock, 
     with pytest.raises(ReplicationError, match=f"offset {first}"):
         receive(slave, bytes(data), size)
     assert slave.replay.doubted_where == slave.max_commit_log_offset == first
-    assert len(read_all(slave)) == 250, "what came before is served"
+    assert len(read_all(slave)) == 250, "earlier messages are served"
 
     slave.replay.step_over([(first, last)])
     receive(slave, bytes(data[first:]), size)

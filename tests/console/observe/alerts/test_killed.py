@@ -140,7 +140,7 @@ def test_a_killed_collector_reports_by_hook_and_mail_once_it_runs_again(
         sink.gate.set()
 
         with process(environment, "manage.py", "collect"):
-            until(lambda: len(sink.of("/hook")) > 1, "the message again")
+            until(lambda: len(sink.of("/hook")) > 1, "the repeated message")
             until(lambda: bool(post.mails), "the mail")
             until(lambda: bool(sink.of("/beat")), "a heartbeat")
         # If it's killed before recording a delivery, it sends the message again; no end is among
@@ -148,7 +148,7 @@ def test_a_killed_collector_reports_by_hook_and_mail_once_it_runs_again(
         run(environment, "over")
         with process(environment, "manage.py", "collect"):
             until(lambda: "resolved" in statuses(sink), "the end")
-            until(lambda: len(subjects(post)) > 1, "the mail of the end")
+            until(lambda: len(subjects(post)) > 1, "the mail about the resolution")
 
     assert statuses(sink) == ["firing", "resolved"]
     assert subjects(post) == ["Firing: billing: Lag", "Resolved: billing: Lag"]
