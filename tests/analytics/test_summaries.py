@@ -65,7 +65,7 @@ def test_missed_readings_are_unknown_but_zero_if_others_were_seen() -> None:
     }
 
 
-def test_they_equal_a_recount(rng: random.Random) -> None:
+def test_summaries_equal_a_recount(rng: random.Random) -> None:
     rows = [
         (
             f"t{rng.randrange(9)}",

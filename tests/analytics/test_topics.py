@@ -38,7 +38,7 @@ def test_the_program_rejects_a_nonexistent_topic(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_topic_in_the_store_or_lake_is_asked_about(tmp_path: Path) -> None:
+def test_a_topic_in_the_store_or_lake_can_be_queried(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path / "old").put_many(10, ("deleted", "orders"))
     lake = Lake(tmp_path / "lake", builder.write())
     lake.take_all()

@@ -159,7 +159,7 @@ def test_a_ribbon_links_to_the_live_page_of_its_messages(actors, brokers) -> Non
     assert leads == ["/live/?topic=Orders", "/live/?topic=Orders&group=a%26b"]
 
 
-def test_ribbons_lie_within_their_rows_side_by_side() -> None:
+def test_ribbons_stay_within_their_rows_side_by_side() -> None:
     sources = (Node("a", 8.0), Node("b", 2.0))
     targets = (Node("x", 10.0),)
     ribbons = (Ribbon("a", "x", 8.0), Ribbon("b", "x", 2.0), Ribbon("b", "gone", 1.0))

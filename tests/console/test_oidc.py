@@ -145,7 +145,7 @@ BENT = {
 
 
 @pytest.mark.parametrize("bend", BENT.values(), ids=BENT)
-def test_a_token_for_another_sign_in_admits_nobody(bend, provider) -> None:
+def test_a_token_for_another_sign_in_is_rejected(bend, provider) -> None:
     provider.bend = bend
     browser = Client()
 
@@ -157,7 +157,7 @@ def test_a_token_for_another_sign_in_admits_nobody(bend, provider) -> None:
 
 
 @pytest.mark.parametrize("kind", ["another key", "the client's secret", "none"])
-def test_a_foreign_signature_admits_nobody(kind, provider, other_key) -> None:
+def test_a_token_with_a_foreign_signature_is_rejected(kind, provider, other_key) -> None:
     if kind == "another key":
         provider.signing_key = other_key
     elif kind == "the client's secret":
@@ -195,7 +195,7 @@ def test_an_answer_is_valid_once_and_in_the_same_browser(provider) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "code=x", "state=x", "code=x&state=x"])
-def test_an_unrequested_answer_admits_nobody(query, provider) -> None:
+def test_an_unrequested_answer_is_rejected(query, provider) -> None:
     browser = Client()
 
     answer = browser.get(f"{reverse('accounts:oidc-callback')}?{query}")
@@ -360,7 +360,7 @@ def test_custom_roles_follow_the_groups_and_others_stay_as_assigned(provider) ->
     assert roles_of() == (Role.LIMITED, {"By hand"})
 
 
-def test_an_unknown_role_is_named_and_admits_nobody(provider) -> None:
+def test_an_unknown_role_is_named_and_grants_no_access(provider) -> None:
     provider.person["groups"] = ["ops", "shop"]
 
     answer = sign_in(provider)

@@ -67,5 +67,5 @@ def test_a_generated_password_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("text", "part"), [("abab", "ab"), ("ababa", "ab"), ("aa", "a"), ("abcab", "abcab"), ("", "")]
 )
-def test_the_part_that_is_repeated(text, part) -> None:
+def test_the_repeated_part_is_found(text, part) -> None:
     assert repeated_part(text) == part

@@ -40,7 +40,7 @@ def test_a_value_takes_precedence_over_a_file(tmp_path: Path) -> None:
     assert environment == {}
 
 
-def test_they_are_handed_to_the_next_program_once() -> None:
+def test_secrets_are_passed_to_the_next_program_once() -> None:
     environment: dict[str, str] = {}
     secret_files.pass_on({"TREBUCHET_SECRET_KEY": "a key"}, environment)
     (descriptor,) = environment.values()
@@ -52,7 +52,7 @@ def test_they_are_handed_to_the_next_program_once() -> None:
     assert secret_files.take(environment) == {}
 
 
-def test_the_console_finds_them_in_files_that_only_its_user_can_read(tmp_path: Path) -> None:
+def test_the_console_finds_secrets_in_files_that_only_its_user_can_read(tmp_path: Path) -> None:
     directory = tmp_path / "secrets"
     directory.mkdir()
     (directory / "of-an-earlier-start").touch()

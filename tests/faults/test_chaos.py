@@ -31,7 +31,7 @@ def test_a_schedule_is_determined_by_its_seed() -> None:
     assert schedule(7, 600)[:5] == schedule(7, 60)[:5]
 
 
-def test_each_kind_of_fault_comes_once_before_any_comes_again() -> None:
+def test_each_kind_of_fault_occurs_once_before_any_repeats() -> None:
     kinds = [fault.kind for fault in schedule(7, 600)]
 
     assert len(kinds) > 3 * len(FaultKind)

@@ -118,7 +118,9 @@ def bodies(indexes: range) -> set[str]:
     return {f"m-{index}" for index in indexes}
 
 
-def test_between_the_real_message_and_the_op_message(broker: BrokerProcess) -> None:
+def test_a_kill_between_the_real_message_and_the_op_message_loses_nothing(
+    broker: BrokerProcess,
+) -> None:
     start_to_be_killed(broker, "before", OP_TOPIC, KILLED_AT)
     with RawClient(broker.port) as client:
         half = [
@@ -144,7 +146,9 @@ def test_between_the_real_message_and_the_op_message(broker: BrokerProcess) -> N
     assert is_sound(broker)
 
 
-def test_between_a_delivery_and_saving_its_offset(broker: BrokerProcess) -> None:
+def test_a_kill_between_a_delivery_and_saving_its_offset_loses_nothing(
+    broker: BrokerProcess,
+) -> None:
     start_to_be_killed(broker, "after", TOPIC, KILLED_AT)
     with RawClient(broker.port) as client:
         for n in range(COUNT):
@@ -160,7 +164,7 @@ def test_between_a_delivery_and_saving_its_offset(broker: BrokerProcess) -> None
     assert is_sound(broker)
 
 
-def test_between_a_retry_and_its_answer(broker: BrokerProcess) -> None:
+def test_a_kill_between_a_retry_and_its_answer_loses_nothing(broker: BrokerProcess) -> None:
     start_to_be_killed(broker, "after", SCHEDULE_TOPIC, KILLED_AT)
     with RawClient(broker.port) as client:
         sent = [send(client, f"m-{n}") for n in range(COUNT)]
@@ -180,7 +184,7 @@ def test_between_a_retry_and_its_answer(broker: BrokerProcess) -> None:
     assert is_sound(broker)
 
 
-def test_between_a_dead_letter_and_its_answer(broker: BrokerProcess) -> None:
+def test_a_kill_between_a_dead_letter_and_its_answer_loses_nothing(broker: BrokerProcess) -> None:
     start_to_be_killed(broker, "after", DLQ_TOPIC, KILLED_AT)
     with RawClient(broker.port) as client:
         sent = [send(client, f"m-{n}") for n in range(COUNT)]
@@ -210,7 +214,7 @@ def send_timers(broker: BrokerProcess, due_ms: int) -> list[Answer]:
         ("after", TIMER_TOPIC, COUNT + 1, 0),
     ],
 )
-def test_at_each_step_of_a_timer_delivery(
+def test_a_kill_at_each_step_of_a_timer_delivery_loses_nothing(
     broker: BrokerProcess, step: str, topic: str, nth: int, repeats: int
 ) -> None:
     """Only messages that the killed turn delivered are delivered twice."""
@@ -230,7 +234,9 @@ def test_at_each_step_of_a_timer_delivery(
 
 
 @pytest.mark.parametrize("step", ["before", "after"])
-def test_at_a_recall_and_its_answer(broker: BrokerProcess, step: str) -> None:
+def test_a_kill_between_a_recall_and_its_answer_loses_nothing(
+    broker: BrokerProcess, step: str
+) -> None:
     start_to_be_killed(broker, step, TIMER_TOPIC, COUNT + KILLED_AT)
     with RawClient(broker.port) as client:
         assert client.ask(25, body=b"recallMessageEnable=true\n").code == SUCCESS

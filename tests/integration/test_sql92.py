@@ -108,7 +108,9 @@ async def test_a_subscribed_expression_filters_the_groups_pulls(client: Client) 
     assert bodies(found) == [b"15"]
 
 
-async def test_a_pull_with_a_newer_subscription_is_told_so(broker: Broker, client: Client) -> None:
+async def test_a_pull_with_a_newer_subscription_is_answered_with_that_reason(
+    broker: Broker, client: Client
+) -> None:
     await send_prices(client, 5)
     groups = {"g": {"T": "price > 10"}}
     await client.heartbeat(consumer_groups=groups, expression_type=SQL, sub_version=3)

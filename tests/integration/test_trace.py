@@ -36,7 +36,7 @@ async def watched(client: Client) -> AsyncIterator[Watched]:
     await made.shutdown()
 
 
-async def test_each_message_of_a_batch_is_told_of_with_its_own_tag_and_id(
+async def test_each_message_of_a_batch_is_reported_with_its_own_tag_and_id(
     client: Client, watched: Watched
 ) -> None:
     await watched.begin(topic="T")

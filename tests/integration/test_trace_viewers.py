@@ -118,7 +118,7 @@ async def test_fifty_viewers_each_receive_everything(broker: Broker, client: Cli
         await viewer.shutdown()
 
 
-async def test_a_viewer_that_does_not_read_blocks_nobody_and_learns_what_it_lost(
+async def test_a_viewer_that_does_not_read_blocks_no_other_and_learns_what_it_lost(
     broker: Broker, client: Client, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker_core.trace.watch.RING_EVENTS", 1_000)

@@ -58,7 +58,9 @@ def test_the_page_equals_its_source() -> None:
     assert PAGE.read_text(encoding="utf-8") == page_of(STEPS, read())
 
 
-def test_a_run_with_a_different_view_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_a_different_outcome_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv(WRITE_VARIABLE, raising=False)
     right = read()["single", "Go", OURS]
 

@@ -100,7 +100,7 @@ def measured(broker: BrokerProcess) -> Normal:
     return normal
 
 
-def test_five_thousand_idle_connections_disturb_nobody(broker: BrokerProcess) -> None:
+def test_five_thousand_idle_connections_disturb_no_one(broker: BrokerProcess) -> None:
     idle = [socket.create_connection(("127.0.0.1", broker.port), 30) for _ in range(IDLE)]
     try:
         # Each sent one request, as a client does, and is then silent.

@@ -112,7 +112,7 @@ def test_any_expression_is_a_subscription_or_rejected(
 
 
 @given(TEXT)
-def test_any_text_is_an_id_or_none(text: str) -> None:
+def test_any_text_is_an_id_or_is_rejected(text: str) -> None:
     parse_offset_msg_id(text)
     with contextlib.suppress(ValueError):
         parse_host(text)

@@ -25,7 +25,7 @@ def test_documents_show_exactly_the_pictures_that_the_command_takes() -> None:
     assert all(PICTURE.search(document.read_text()) for document in SHOWING)
 
 
-def test_no_other_picture_lies_among_them() -> None:
+def test_no_other_picture_is_in_the_folder() -> None:
     # The benchmarks draw theirs as SVG.
     stored = set((DOCS / "images").rglob("*.png"))
 

@@ -162,7 +162,7 @@ def test_other_bytes_before_the_watermark_stop_the_lake(tmp_path: Path) -> None:
         lake.ingest.batch()
 
 
-def test_unflushable_bytes_are_not_taken(
+def test_unflushable_bytes_are_not_accepted(
     builder: StoreBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builder.put_many(10).write()

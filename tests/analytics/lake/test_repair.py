@@ -83,7 +83,7 @@ def test_a_rebuild_does_not_write_a_gap_twice(builder: StoreBuilder) -> None:
     assert lake.gaps() == known
 
 
-def test_an_erased_message_still_counts_but_names_nobody(builder: StoreBuilder) -> None:
+def test_an_erased_message_still_counts_but_names_no_one(builder: StoreBuilder) -> None:
     builder.put_many(100)
     for properties in (
         b"KEYS\x01a secret-7\x02TAGS\x01paid\x02name\x01Ann",

@@ -23,7 +23,9 @@ def properties_of(texts: list[bytes], bulk, before: bytes = b"") -> Properties:
 
 @TWINS
 @given(texts=st.lists(TEXTS, max_size=20), before=TEXTS)
-def test_they_equal_the_single_decoders_result(texts: list[str], before: str, bulk) -> None:
+def test_bulk_properties_equal_the_single_decoders_result(
+    texts: list[str], before: str, bulk
+) -> None:
     found = properties_of([text.encode() for text in texts], bulk, before.encode())
 
     expected = [properties.decode(text) for text in texts]

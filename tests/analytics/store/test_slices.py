@@ -85,7 +85,7 @@ def test_a_topic_that_fills_most_of_the_log_is_read_from_the_log(tmp_path: Path)
     ]
 
 
-def test_several_topics_and_a_missing_one(tmp_path: Path) -> None:
+def test_several_topics_are_read_and_a_missing_one_is_empty(tmp_path: Path) -> None:
     builder = mixed(tmp_path)
     builder.put("rarest", queue_id=5)
     reader = StoreReader(builder.write())

@@ -156,6 +156,6 @@ def test_a_schedule_is_created_changed_switched_and_deleted(programs, ready) -> 
         ("/report-schedules", {"report": "traffic", "name": "x"}),
     ],
 )
-def test_a_viewer_creates_none_of_it(path, body, programs, made) -> None:
+def test_a_viewer_may_not_create_them(path, body, programs, made) -> None:
     assert programs.reader.post(path, body).status_code == 403
     assert not Entry.objects.exclude(outcome="refused").exists()

@@ -192,7 +192,7 @@ def test_a_change_of_sql_access_is_applied_and_recorded(
 
 
 @pytest.mark.parametrize(("method", "path", "body", "action"), WRITES)
-def test_a_user_without_lake_access_may_do_none_of_it(
+def test_a_user_without_lake_access_may_not_use_it(
     method, path, body, action, programs, lake
 ) -> None:
     assert programs.operator.ask(method, path.format(query=lake.pk), body).status_code == 403

@@ -47,7 +47,7 @@ READS = [
 
 
 @pytest.mark.parametrize("path", READS)
-def test_it_answers(path, programs, brokers) -> None:
+def test_each_read_operation_answers(path, programs, brokers) -> None:
     brokers.add_topic("Orders")
     brokers.add_group("billing")
 

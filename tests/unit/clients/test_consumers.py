@@ -62,7 +62,7 @@ async def test_a_new_member_is_announced_to_its_whole_group() -> None:
     assert notices == [("g", 1), ("g", 2)]
 
 
-async def test_a_second_heartbeat_notifies_nobody() -> None:
+async def test_a_second_heartbeat_notifies_no_member() -> None:
     consumers, notices = make_consumers()
     connection = FakeConnection()
 

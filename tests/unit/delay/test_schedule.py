@@ -391,7 +391,7 @@ async def test_an_offset_of_a_deleted_message_continues_with_the_first_remaining
     assert delayed.offsets.table == {1: 4}
 
 
-async def test_shortened_levels_delay_nobody(
+async def test_shortened_levels_delay_no_messages(
     delayed: Delayed, clock: ManualClock, storage: FaultyStorage
 ) -> None:
     delayed.send(5, b"for a minute")

@@ -87,7 +87,7 @@ def test_a_missing_entry_is_an_error_in_the_answer(question: dict[str, str]) -> 
     )
 
 
-def test_missing_extensions() -> None:
+def test_extensions_are_not_supported() -> None:
     for response in (ask(all_extension_numbers_of_type="a.B"), ask()):
         assert response.error_response is not None
         assert response.error_response.error_code == 12

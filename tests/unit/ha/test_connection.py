@@ -37,13 +37,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "TURN_BYTES", TURN)
 
 
-async def test_nothing_waits_for_more_data_and_little_in_the_transport(slave: OneSlave) -> None:
+async def test_no_data_waits_for_more_and_little_waits_in_the_transport(slave: OneSlave) -> None:
     assert slave.wire.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     assert slave.wire.high == tuning.TURN_BYTES
     assert slave.received == ["connected"]
 
 
-async def test_a_connections_state_before_a_slave_sends_anything(slave: OneSlave) -> None:
+async def test_a_connection_has_no_offsets_before_a_slave_sends_anything(slave: OneSlave) -> None:
     found = slave.connection
     offsets = (found.requested_offset, found.acknowledged_offset, found.begin_offset, slave.sent)
 

@@ -234,7 +234,7 @@ async def test_all_slaves_can_be_dismissed_and_return(
     assert lines[0] == "HA connection closed host=127.0.0.1 count=1 reason=the role changes"
 
 
-async def test_a_slave_that_does_not_read_blocks_nobody(
+async def test_a_slave_that_does_not_read_blocks_no_other(
     master: MessageStore, clock: ManualClock
 ) -> None:
     put_bodies(master, 1_500, 2_000)

@@ -189,7 +189,7 @@ async def test_an_unwritable_role_stops_it(clock: ManualClock) -> None:
     assert "reports epoch 2 for this set" in master.ending.failure
 
 
-async def test_a_slave_and_a_stopping_broker_query_nobody(clock: ManualClock) -> None:
+async def test_a_slave_and_a_stopping_broker_check_no_other_brokers(clock: ManualClock) -> None:
     master = OneMaster(clock)
     await master.role.changed("SLAVE", 1)
     await master.mastership.check()

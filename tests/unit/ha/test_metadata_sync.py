@@ -332,7 +332,7 @@ async def test_a_master_that_times_out_after_three_seconds_is_reported_and_retri
     assert caplog.text.count("metadata copied again kind=topics") == 1
 
 
-async def test_a_slave_queries_nobody_before_it_knows_its_master(clock: ManualClock) -> None:
+async def test_a_slave_sends_no_requests_before_it_knows_its_master(clock: ManualClock) -> None:
     slave = Slave(clock)
 
     await slave.sync.sync()

@@ -106,7 +106,9 @@ async def line(
     one.log.shutdown()
 
 
-async def test_state_known_in_advance_and_from_a_connection(line: Line, clock: ManualClock) -> None:
+async def test_the_state_has_fields_from_before_and_after_connecting(
+    line: Line, clock: ManualClock
+) -> None:
     before = line.ha.state()
     assert (before.state, before.master_address, before.failures) == ("idle", MASTER, 0)
     assert (before.reported_offset, before.last_contact_seconds) == (-1, -1.0)

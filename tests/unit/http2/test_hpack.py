@@ -127,7 +127,7 @@ def test_the_examples_of_the_rfc(
         pytest.param("82", {":method": "GET"}, [], id="C.2.4"),
     ],
 )
-def test_the_representations_of_a_field(
+def test_each_representation_of_a_field_is_decoded(
     block: str, headers: dict[str, str], table: list[tuple[str, str]]
 ) -> None:
     decoder = HeaderDecoder(LIST_BYTES_MAX)

@@ -334,7 +334,7 @@ ROWS = (
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.section} {row.says}")
-async def test_rfc_9113(row: Row) -> None:
+async def test_each_row_of_rfc_9113_holds(row: Row) -> None:
     peer = Peer()
 
     if isinstance(row.sends, bytes):

@@ -17,7 +17,7 @@ def test_a_legal_topic_has_no_error(topic: str) -> None:
 @pytest.mark.parametrize(
     "topic", ["", " ", "../../x", "a/b", "a\0b", "a.b", "ü", "a\n", "t" * 128, "%DLQ%" + "g" * 251]
 )
-def test_an_illegal_topic_is_told_of(topic: str) -> None:
+def test_an_illegal_topic_is_reported(topic: str) -> None:
     assert names.check_topic(topic)
 
 

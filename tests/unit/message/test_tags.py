@@ -35,7 +35,7 @@ def test_the_hash_of_a_long_text_equals_the_loops(length: int) -> None:
 
 
 @pytest.mark.parametrize("tags", [None, ""])
-def test_no_tags_have_code_0(tags: str | None) -> None:
+def test_a_message_without_tags_has_code_0(tags: str | None) -> None:
     assert tags_code(tags) == 0
 
 

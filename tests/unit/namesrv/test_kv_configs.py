@@ -37,7 +37,7 @@ def test_stored_messages_are_present_after_a_restart(path: Path) -> None:
     )
 
 
-def test_a_missing_entry_is_none(path: Path) -> None:
+def test_a_missing_entry_returns_none(path: Path) -> None:
     kv_configs = loaded(path)
 
     assert kv_configs.get("n", "k") is None

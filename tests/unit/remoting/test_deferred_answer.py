@@ -44,7 +44,7 @@ async def test_an_awaited_failure_is_raised() -> None:
         await later
 
 
-async def test_a_caller_that_stops_awaiting_it_harms_nobody() -> None:
+async def test_a_caller_that_stops_awaiting_it_affects_no_other() -> None:
     later = DeferredAnswer()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):

@@ -22,7 +22,7 @@ def test_the_distribution_counts_in_rocketmqs_bounds() -> None:
     assert latency.max_ms == 20_000
 
 
-def test_a_quantile_lies_within_its_bounds() -> None:
+def test_a_quantile_is_within_its_bounds() -> None:
     latency = Latency(ManualClock().monotonic)
     for _ in range(99):
         latency.record(0.0004)

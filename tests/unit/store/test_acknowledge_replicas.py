@@ -208,7 +208,7 @@ async def test_after_a_failure_nothing_counts_that_is_missing_on_all_slaves(mast
     assert await wait_for(master, result) is PutMessageStatus.SERVICE_NOT_AVAILABLE
 
 
-async def test_in_sync_replicas_of_one_wait_for_nobody(clock, storage):
+async def test_in_sync_replicas_of_one_do_not_wait(clock, storage):
     store = a_store(clock, storage, store_config(broker_role="SYNC_MASTER"))
     store.take_role(is_slave=False, terms=Alone())
     store.load()

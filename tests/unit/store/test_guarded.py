@@ -65,7 +65,7 @@ async def test_a_message_ends_in_its_checksum(guarded, born_host):
     assert second[:-20].endswith(b"\x00\x14")
 
 
-async def test_each_of_a_batch_does_too(guarded):
+async def test_each_message_of_a_batch_ends_in_its_checksum(guarded):
     body = item(b"one", b"TAGS\x01a") + item(b"two", b"TAGS\x01b\x02") + item(b"three", b"")
     result = guarded.put_batch(
         "TopicTest", 0, body, "CLUSTER\x01c", sys_flag=0, born_timestamp=0, born_host=HOST

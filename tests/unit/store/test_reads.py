@@ -180,7 +180,7 @@ async def test_a_filter_may_decide_by_the_record(store):
     assert [m.body for m in messages_of(result)] == [b"1"]
 
 
-async def test_cold_messages_are_awaited_and_the_same(clock, storage):
+async def test_cold_messages_are_awaited_and_unchanged(clock, storage):
     config = store_config(access_message_in_memory_max_ratio=0)
     store = a_store(clock, storage, config)
     store.load()

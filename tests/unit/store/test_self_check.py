@@ -50,7 +50,7 @@ def test_missing_files_are_detected(self_check: SelfCheck, tmp_path: Path) -> No
     assert set(self_check.gaps()) == {Gap(log, 2000, 4000), Gap(queue, 200, 400)}
 
 
-async def test_a_gap_is_told_of_once(
+async def test_a_gap_is_reported_once(
     self_check: SelfCheck, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR)

@@ -55,7 +55,7 @@ def test_too_many_deliveries_push_out_the_oldest(monkeypatch: pytest.MonkeyPatch
     assert [offset for offset, _ in deliveries.take(QUEUE, 0, 9)] == [2, 3, 4]
 
 
-def test_events_are_dropped_once_taken_if_nothing_before_them_waits() -> None:
+def test_accepted_events_are_dropped_once_nothing_before_them_waits() -> None:
     deliveries = noted(1, 2, 3)
 
     deliveries.take(QUEUE, 2, 3)

@@ -84,7 +84,7 @@ def test_two_samples_and_the_level_full_are_left_to_filters() -> None:
     assert EventSinks(same, is_full=True).of_pulls["T", "g"] is None
 
 
-def test_each_taken_event_has_its_number_among_the_offered_ones() -> None:
+def test_each_accepted_event_has_its_number_among_the_offered_ones() -> None:
     peer = Peer()
     watch = a_watch(peer, filters={"mine": TraceFilter(sample=1)})
     watch.fresh.append(watched_event("stored"))

@@ -69,7 +69,7 @@ def test_an_empty_stretch_has_no_json_and_no_stages(numbered_type: Any) -> None:
     assert stretch.body(b"[", b"]") == b"[]"
 
 
-def test_batches_come_in_order_and_only_once(numbered_type: Any) -> None:
+def test_batches_arrive_in_order_and_only_once(numbered_type: Any) -> None:
     ring = a_ring(numbered_type, 5)
     ring.extend(numbered_type(6, HEAD, [event() for _ in range(5)]))
 

@@ -77,7 +77,7 @@ def test_quantiles_come_from_the_brokers_buckets() -> None:
         ([0] * 20 + [5], 0.5, 10_000.0),
     ],
 )
-def test_a_quantile_lies_within_its_bucket(counts, share, expected) -> None:
+def test_a_quantile_is_within_its_bucket(counts, share, expected) -> None:
     assert quantile_ms(counts, share) == pytest.approx(expected) if expected else not expected
 
 
