@@ -13,7 +13,7 @@ from analytics.schemas import DAMAGE_COLUMN, MESSAGES
 from analytics.sources import commitlog, rocketmq_options, rocketmq_writer
 from analytics.sources.commitlog import CommitLogDataSource
 from analytics.sources.rocketmq import RocketMqDataSource
-from tests.analytics.draining import drained
+from tests.analytics.query_draining import drained
 from tests.analytics.store_builder import START_MS, StoreBuilder
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess

@@ -84,8 +84,8 @@ def world(appliance: Appliance) -> World:
     visitor.sign_in()
     visitor.post("/reports/start/", report="traffic", **{"traffic-hours": "1"})
     made = appliance.in_django(
-        "from json import dumps; from tests.support import sampled_runs, something_of_everything; "
-        "print(dumps(something_of_everything.make() | sampled_runs.make()))"
+        "from json import dumps; from tests.support import sampled_runs, console_objects; "
+        "print(dumps(console_objects.make() | sampled_runs.make()))"
     )
     plan = visitor.read(f"/offsets/preview/?group={GROUP}&topic={TOPIC}&mode=earliest")
     token = re.search(r'name="token" value="([^"]+)"', plan)

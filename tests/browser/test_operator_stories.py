@@ -14,7 +14,7 @@ import pytest
 import yaml
 from playwright.sync_api import expect
 
-from tests.browser.looks import problems_of
+from tests.browser.page_checks import problems_of
 from tests.support.appliance import Appliance
 from tests.support.chromium import sign_in
 from tests.support.live_group import SECONDS, Follower

@@ -22,7 +22,7 @@ from tests.browser.conftest import (
     member,
     wait_for_report,
 )
-from tests.browser.looks import COLOURS, EVERYTHING, inaccessible, out_of_reach, too_wide
+from tests.browser.page_checks import COLOURS, EVERYTHING, inaccessible, out_of_reach, too_wide
 from tests.support.addresses import KEYS, PAGES, path_of
 from tests.support.broker_process import BrokerProcess
 from tests.support.chromium import PAINTED, Requests, sign_in

@@ -27,10 +27,8 @@ from console.messages.dead_letters.models import Item, Run, State
 from console.messages.sending.models import HalfMessage
 from console.people.audit import record
 from console.people.audit.models import Entry
-from tests.console.configured import LABEL, ORDERS, TOPICS_TEXT, UNLABELLED, files_world
 from tests.console.plans import token_on
-from tests.console.test_addresses import ALL, BY_TOKEN, url_of
-from tests.console.worlds import (
+from tests.console.prerequisites import (
     ACCOUNT_CHANGES,
     ACCOUNT_UNDONE,
     NAMING_UNDONE,
@@ -38,8 +36,10 @@ from tests.console.worlds import (
     second_step_data,
     sql_world,
 )
+from tests.console.sample_configuration import LABEL, ORDERS, TOPICS_TEXT, UNLABELLED, files_world
+from tests.console.test_addresses import ALL, BY_TOKEN, url_of
 from tests.support.addresses import OTHER_PAGES, PAGES
-from tests.support.something_of_everything import make
+from tests.support.console_objects import make
 
 pytestmark = pytest.mark.django_db
 

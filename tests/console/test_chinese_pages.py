@@ -12,7 +12,7 @@ from django.urls import reverse
 from console.lib.moment import now_ms
 from tests.console.test_chinese import ENTRIES
 from tests.support.addresses import PAGES, every_address
-from tests.support.something_of_everything import make
+from tests.support.console_objects import make
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from console.gateway.remote.brokers import RemoteBrokers
 from console.people.audit.models import Entry
 from tests.console.plans import token_on
 from tests.support.broker_process import BrokerProcess
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 from tests.support.raw_remoting import SEND_MESSAGE, Answer, RawClient, create_topic, send_fields
 from tests.support.waiting import until
 

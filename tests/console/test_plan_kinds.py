@@ -8,10 +8,10 @@ from django.urls import reverse
 
 from console.broker.configs.plan import sealed_state, unsealed_state
 from console.people.audit.models import Entry
-from tests.console.configured import files_world
+from tests.console.prerequisites import accounts_world
+from tests.console.sample_configuration import files_world
 from tests.console.test_addresses import ALL, url_of
 from tests.console.test_audit_coverage import data_of, dead_letters_world
-from tests.console.worlds import accounts_world
 
 pytestmark = pytest.mark.django_db
 

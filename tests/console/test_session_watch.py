@@ -24,7 +24,7 @@ from console.accounts.roles import Role, give_role
 from console.accounts.session_watch import EVERY_S, SessionWatch
 from tests.console.conftest import PASSWORD
 from tests.support.clock import ManualClock
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable

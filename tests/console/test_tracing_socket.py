@@ -34,7 +34,7 @@ from console.messages.tracing.sessions import session_watch
 from console.people.masking.models import MaskingRule
 from tests.console.socket_client import SocketClient
 from tests.console.tracing_fakes import TracedBroker, an_event
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

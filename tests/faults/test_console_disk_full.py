@@ -15,7 +15,7 @@ import pytest
 from deploy.machine import redis_server
 from tests.support import raw_remoting
 from tests.support.appliance import Appliance, Visitor
-from tests.support.collected import sampled_at
+from tests.support.collector_state import sampled_at
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
-from tests.support.injected import injected
 from tests.support.raw_remoting import RawClient
+from tests.support.syscall_faults import injected
 from tests.support.waiting import until
 from tools.faults import syscalls
 

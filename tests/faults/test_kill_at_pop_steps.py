@@ -13,7 +13,7 @@ from broker_core.protocol.codes import RequestCode
 from broker_core.verify.verifier import verify
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
-from tests.support.popping import Popper
+from tests.support.pop_consumer import Popper
 from tests.support.raw_remoting import RawClient
 
 if TYPE_CHECKING:

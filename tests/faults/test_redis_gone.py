@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faults.conftest import skip_without
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 from tools.faults import redis_gone
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from tests.support.archives import unpack
 from tests.support.broker import configuration_for
 from tests.support.builders import read_all, store_config
 from tests.support.clock import ManualClock
-from tests.support.passing_time import pass_time
 from tests.support.raw_remoting import RawClient
+from tests.support.time_steps import pass_time
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from broker_core.store.put import MessagePut
 from tests.support.broker import running_broker
 from tests.support.broker_process import ROOT, BrokerProcess
 from tests.support.client import Client, json_body, messages
-from tests.support.installed import EXAMPLES, install, install_project
+from tests.support.installed_packages import EXAMPLES, install, install_project
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

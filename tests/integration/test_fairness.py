@@ -24,8 +24,8 @@ from broker_core.protocol.codes import ONEWAY_FLAG, RESPONSE_FLAG, RequestCode
 from tests.support import costly_requests
 from tests.support.broker import running_broker
 from tests.support.costly_requests import BROKER, NAME_SERVER, Costly
+from tests.support.long_timeouts import PATIENCE_S
 from tests.support.loop_turns import LoopTurns
-from tests.support.patience import PATIENCE_S
 from tests.support.twins import is_compiled
 
 if TYPE_CHECKING:

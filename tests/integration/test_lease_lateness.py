@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
-from tests.support.popping import Popper
+from tests.support.pop_consumer import Popper
 from tests.support.raw_remoting import RawClient
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from tests.support.broker import running_broker
 from tests.support.builders import put
 from tests.support.client import Client
 from tests.support.clock import ManualClock
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 from tests.support.twins import is_compiled
 
 if TYPE_CHECKING:

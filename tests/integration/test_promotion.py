@@ -13,7 +13,7 @@ from broker_core.protocol.codes import RequestCode
 from tests.support import raw_remoting
 from tests.support.broker_set import NAME, BrokerSet, promote
 from tests.support.client import messages
-from tests.support.popping import Popper
+from tests.support.pop_consumer import Popper
 from tests.support.producer import COMMIT, ROLLBACK, Producer
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until, until_async

@@ -10,8 +10,8 @@ from tests.support.broker import running_broker
 from tests.support.builders import put
 from tests.support.client import Client, json_body, messages
 from tests.support.clock import ManualClock
-from tests.support.passing_time import pass_time
-from tests.support.watched import Watched
+from tests.support.time_steps import pass_time
+from tests.support.trace_watch import Watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,9 +12,9 @@ from broker_core.protocol.codes import RequestCode, ResponseCode
 from tests.support.broker import running_broker
 from tests.support.client import Client, json_body, messages
 from tests.support.clock import ManualClock
-from tests.support.passing_time import pass_time
 from tests.support.producer import COMMIT, Producer
 from tests.support.raw_remoting import topic_fields
+from tests.support.time_steps import pass_time
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

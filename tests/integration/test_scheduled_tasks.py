@@ -13,7 +13,7 @@ from broker_core.service import Service
 from broker_core.store.retention import Retention
 from tests.support.broker import running_broker
 from tests.support.clock import ManualClock
-from tests.support.passing_time import pass_time, settle
+from tests.support.time_steps import pass_time, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import pytest
 from broker_core.message import properties
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from tests.support.builders import batch_item
-from tests.support.watched import Watched
+from tests.support.trace_watch import Watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

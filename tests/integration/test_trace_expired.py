@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.broker import running_broker
 from tests.support.client import Client
-from tests.support.watched import Watched
+from tests.support.trace_watch import Watched
 
 if TYPE_CHECKING:
     from pathlib import Path

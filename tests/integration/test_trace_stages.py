@@ -15,8 +15,8 @@ from broker_core.protocol.codes import RequestCode
 from tests.support.broker import running_broker
 from tests.support.client import Client, messages
 from tests.support.pair import running_slave
+from tests.support.trace_watch import Watched
 from tests.support.waiting import until_async
-from tests.support.watched import Watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

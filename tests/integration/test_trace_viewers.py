@@ -17,10 +17,10 @@ from tests.support import send_frames
 from tests.support.broker import running_broker
 from tests.support.client import Client
 from tests.support.clock import ManualClock
-from tests.support.passing_time import pass_time
 from tests.support.raw_remoting import request
+from tests.support.time_steps import pass_time
+from tests.support.trace_watch import Watched
 from tests.support.waiting import until_async
-from tests.support.watched import Watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,9 +11,9 @@ from broker_core.protocol.codes import RequestCode, ResponseCode
 from tests.support.broker import running_broker
 from tests.support.client import Client, json_body, messages
 from tests.support.clock import ManualClock
-from tests.support.passing_time import pass_time
 from tests.support.producer import COMMIT, ROLLBACK, UNKNOWN, Producer
-from tests.support.watched import Watched
+from tests.support.time_steps import pass_time
+from tests.support.trace_watch import Watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

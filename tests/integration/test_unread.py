@@ -15,7 +15,7 @@ from broker_core.listening.memory import HELD_BYTES_MAX
 from broker_core.protocol.codes import RequestCode as Code
 from tests.support.broker_process import BrokerProcess
 from tests.support.costly_requests import compact
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 from tests.support.raw_remoting import (
     RawClient,
     create_topic,

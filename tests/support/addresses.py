@@ -130,7 +130,7 @@ OTHER_PAGES = {
     "brokers:promote",
 }
 
-# Keys for addresses on an appliance that has just started; `something_of_everything` has the rest.
+# Keys for addresses on an appliance that has just started; `console_objects` has the rest.
 KEYS: dict[str, int | str] = {
     "broker_name": "broker-a",
     "broker_id": 0,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker_core.broker import Broker
 from broker_core.config.loading import build
-from tests.support.patience import PATIENT
+from tests.support.long_timeouts import PATIENT
 from tests.support.ports import free_port
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.patience import PATIENT
+from tests.support.long_timeouts import PATIENT
 from tests.support.ports import accepts, free_port
 from tests.support.waiting import SECONDS, until
 

@@ -10,7 +10,7 @@ from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.remoting.client import RemotingClient
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 
 if TYPE_CHECKING:
     from broker_core.message.message import MessageExt

@@ -9,7 +9,7 @@ from broker_core.config.ha import HaConfig
 from broker_core.formats.ha_frames import HEADER, HEADER_SIZE, encode_report
 from broker_core.ha.connection import HaConnection
 from tests.support.memory_transport import MemoryTransport
-from tests.support.passing_time import settle
+from tests.support.time_steps import settle
 
 if TYPE_CHECKING:
     from broker_core.store.message_store import MessageStore

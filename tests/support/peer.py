@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.patience import PATIENT
+from tests.support.long_timeouts import PATIENT
 from tests.support.ports import accepts, free_port
 from tests.support.quick_java import MAVEN, OPTIONS, WITHOUT_TLS
 from tests.support.waiting import until

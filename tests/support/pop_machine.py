@@ -19,12 +19,12 @@ from broker_core.pop.checkpoint import Handle
 from broker_core.pop.results import Outcome
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.leased import TOPIC, Leased
+from tests.support.lease_store import TOPIC, Leased
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from tests.support.leased import Lease
+    from tests.support.lease_store import Lease
 
 QUEUES = 2
 RETRIES_MAX = 2

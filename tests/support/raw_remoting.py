@@ -16,7 +16,7 @@ import socket
 import struct
 from typing import Any, NamedTuple
 
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 
 SEND_MESSAGE = 10
 PULL_MESSAGE = 11

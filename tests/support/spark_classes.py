@@ -29,7 +29,7 @@ def make() -> None:
     with (archive.directory / "making").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not archive.file.exists():
-            command = [sys.executable, "-m", "tests.support.spark_once"]
+            command = [sys.executable, "-m", "tests.support.spark_class_archive"]
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}
             subprocess.run(
                 command, cwd=ROOT, env=environment, capture_output=True, timeout=SECONDS, check=True

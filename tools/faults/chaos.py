@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 
 from broker_core.verify.verifier import verify
 from tests.support import network, raw_remoting
-from tests.support.injected import injected
 from tests.support.network import Network
 from tests.support.raw_remoting import RawClient
-from tests.support.stepped import step
+from tests.support.stepped_clock import step
+from tests.support.syscall_faults import injected
 from tests.support.waiting import until
 from tools.faults import checker, operations, power, real_clients, syscalls, tested_brokers
 from tools.faults.chaos_cluster import (

@@ -23,7 +23,7 @@ from tests.support.log_end import log_end
 from tests.support.peer import OriginalProcess
 from tests.support.ports import accepts
 from tests.support.raw_remoting import RawClient
-from tests.support.stepped import step
+from tests.support.stepped_clock import step
 from tests.support.waiting import until
 from tools.faults import real_clients
 from tools.faults.clients import ANSWER_SECONDS, STORED_CODES, Server
@@ -407,7 +407,7 @@ class Cluster:
         if is_ours:
             process = BrokerProcess(place, **table, bindAddress=address)
             module = ["broker_core", "namesrv"] if name in NAMESRVS else process.module
-            process.module = ["tests.support.stepped", str(clock), *module]
+            process.module = ["tests.support.stepped_clock", str(clock), *module]
         else:
             addresses = {"brokerIP1": address, "brokerIP2": address, "haListenPort": HA_PORT}
             process = OriginalProcess(VERSION, place, **{**table, **addresses})

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from tests.support import raw_remoting
-from tests.support.injected import injected
 from tests.support.raw_remoting import RawClient
+from tests.support.syscall_faults import injected
 from tools.faults import checker, power, real_clients, syscalls, tested_brokers
 from tools.faults.broker_kill import NotStartedError, Prober, sent_as
 from tools.faults.operations import Cause, Happened, Sent, Status

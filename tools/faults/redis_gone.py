@@ -24,8 +24,8 @@ from console.celery import REDIS_TRIED_EVERY_S
 from deploy.machine import java, redis_server
 from tests.support import raw_remoting
 from tests.support.appliance import Appliance, Visitor
-from tests.support.collected import sampled_at
-from tests.support.patience import PATIENCE_S
+from tests.support.collector_state import sampled_at
+from tests.support.long_timeouts import PATIENCE_S
 from tests.support.processes import status_of
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until

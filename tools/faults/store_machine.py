@@ -30,7 +30,7 @@ from broker_core.store.results import PutMessageStatus
 from tests.support.builders import HOST, put, store_config
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.passing_time import pass_time
+from tests.support.time_steps import pass_time
 from tools.faults.crash_points import Biased, Crash, Image, Tripwire
 from tools.faults.inline import InlineExecutor, InlineLoop, LoopFlushThread
 from tools.faults.store_comparison import (

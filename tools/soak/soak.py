@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from deploy.machine import java, redis_server
 from tests.support import processes, raw_remoting
 from tests.support.appliance import Appliance
-from tests.support.patience import PATIENT
+from tests.support.long_timeouts import PATIENT
 from tests.support.ports import accepts, free_port
 from tests.support.waiting import until
 from tools.faults.appliance_kills import MAKE_SCHEDULE

@@ -24,8 +24,8 @@ from analytics.request import Request
 from analytics.run import ReportRun
 from broker_core.message.names import dlq_topic, retry_topic
 from tests.analytics.lake.lakes import BROKER, Lake
-from tests.analytics.lake.sampled import Hours
-from tests.analytics.reports.making import outcome_of, result_of
+from tests.analytics.lake.sample_lake import Hours
+from tests.analytics.reports.report_outcomes import outcome_of, result_of
 from tests.analytics.store_builder import START_MS, V4_HOST, V6_HOST, StoreBuilder
 from tests.support.sample_files import HOUR, Line, put
 

@@ -16,7 +16,7 @@ from analytics.lake.writer import ARROW, SPARK, ArrowWriter
 from analytics.spark_writer import SparkWriter
 from broker_core.isolation import FAILURES
 from tests.analytics.lake.lakes import Lake, put_offsets, traffic_of
-from tests.analytics.lake.sampled import Hours
+from tests.analytics.lake.sample_lake import Hours
 from tests.analytics.store_builder import FILE_BYTES, StoreBuilder
 from tests.support.sample_files import HOUR, put
 

@@ -16,7 +16,7 @@ from analytics.lake.place import STAGED_SUFFIX
 from analytics.lake.writer import ARROW, SPARK
 from analytics.spark_writer import SparkWriter
 from broker_core.message import names
-from tests.analytics.lake.killed import FAILED, JAVA, WORKER, WRITING, DeadlyPlace
+from tests.analytics.lake.killed_ingest import FAILED, JAVA, WORKER, WRITING, DeadlyPlace
 from tests.analytics.lake.lakes import Lake, SmallBatches, put_offsets, traffic_of
 from tests.analytics.lake.test_events import put_events
 from tests.analytics.store_builder import START_MS, StoreBuilder
@@ -59,7 +59,7 @@ def lake_of(builder: StoreBuilder) -> Lake:
 def run(lake: Lake, engine: str, victim: str, step: str, nth: int) -> int:
     """Ingest until a process is killed; return the exit code."""
     command = [
-        *(sys.executable, "-m", "tests.analytics.lake.killed"),
+        *(sys.executable, "-m", "tests.analytics.lake.killed_ingest"),
         *(lake.place.uri, str(lake.source.store), str(BATCH_BYTES)),
         *(engine, victim, step, str(nth)),
     ]

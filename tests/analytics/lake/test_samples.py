@@ -20,7 +20,7 @@ from analytics.lake.status import Status
 from analytics.lake.tables import SAMPLES
 from analytics.lake.writer import ArrowWriter
 from tests.analytics.lake.lakes import add_views, put_offsets
-from tests.analytics.lake.sampled import Hours
+from tests.analytics.lake.sample_lake import Hours
 from tests.support.sample_files import HOUR, put
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from broker_core.message.names import (
     RMQ_SYS_TRANS_OP_HALF_TOPIC,
 )
 from broker_core.message.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_PREPARED_TYPE
-from tests.analytics.reports.making import outcome_of, rows_of, sentence_of
+from tests.analytics.reports.report_outcomes import outcome_of, rows_of, sentence_of
 from tests.analytics.store_builder import START_MS, StoreBuilder
 
 if TYPE_CHECKING:

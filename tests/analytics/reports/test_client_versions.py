@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from analytics.reports import clients
 from analytics.reports.summaries import summaries_of
 from analytics.reports.totals import totals_of
-from tests.analytics.reports.making import table_of
+from tests.analytics.reports.report_outcomes import table_of
 from tests.analytics.store_builder import START_MS
 
 if TYPE_CHECKING:

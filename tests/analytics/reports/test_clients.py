@@ -17,7 +17,7 @@ from broker_core.message import properties
 from broker_core.message.ids import host_bytes
 from broker_core.message.names import RMQ_SYS_TRACE_TOPIC
 from broker_core.message.sys_flag import COMPRESSED_FLAG
-from tests.analytics.reports.making import outcome_of, result_of, sentence_of
+from tests.analytics.reports.report_outcomes import outcome_of, result_of, sentence_of
 from tests.analytics.store_builder import START_MS, StoreBuilder
 
 if TYPE_CHECKING:

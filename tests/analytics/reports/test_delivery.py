@@ -15,7 +15,7 @@ from analytics.facts import ConsumerOffset, StoreFacts, facts_of
 from analytics.reports import duplicates, lag, latency, retries
 from analytics.schemas import messages_with
 from broker_core.message import properties
-from tests.analytics.reports.making import outcome_of, result_of, rows_of, sentence_of
+from tests.analytics.reports.report_outcomes import outcome_of, result_of, rows_of, sentence_of
 from tests.analytics.store_builder import START_MS, StoreBuilder
 
 if TYPE_CHECKING:

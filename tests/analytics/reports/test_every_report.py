@@ -11,7 +11,7 @@ from analytics.facts import StoreFacts
 from analytics.reports.catalog import REPORTS
 from analytics.reports.report import COMPARE, HOURS, SAMPLED_HOURS, TOPIC, TYPE_NAMES
 from broker_core.message import properties
-from tests.analytics.reports.making import outcome_of, result_of, sentence_of
+from tests.analytics.reports.report_outcomes import outcome_of, result_of, sentence_of
 from tests.analytics.store_builder import START_MS, StoreBuilder
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from analytics.reports import keys, queues, senders, sizes
 from analytics.schemas import messages_with
 from broker_core.message import properties
 from broker_core.message.ids import host_bytes
-from tests.analytics.reports.making import outcome_of, result_of, rows_of, sentence_of
+from tests.analytics.reports.report_outcomes import outcome_of, result_of, rows_of, sentence_of
 from tests.analytics.store_builder import START_MS, StoreBuilder
 
 if TYPE_CHECKING:

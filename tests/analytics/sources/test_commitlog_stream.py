@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from analytics.errors import DataLossError, ReportError
 from analytics.schemas import messages_with
 from analytics.sources.commitlog import OFFSET, CommitLogStreamReader, parse_options
-from tests.analytics.draining import drained
+from tests.analytics.query_draining import drained
 from tests.analytics.store_builder import FILE_BYTES, START_MS, StoreBuilder
 
 if TYPE_CHECKING:

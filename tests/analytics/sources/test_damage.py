@@ -17,7 +17,7 @@ from analytics.sources import commitlog, queue_reading
 from analytics.sources.observed import observed
 from broker_core.formats import record
 from broker_core.message.sys_flag import COMPRESSED_FLAG
-from tests.analytics.draining import drained
+from tests.analytics.query_draining import drained
 from tests.analytics.sources.clusters import WITH_DAMAGE, reader_of, rows_of, send
 from tests.analytics.store_builder import StoreBuilder
 

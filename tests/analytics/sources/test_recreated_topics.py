@@ -14,7 +14,7 @@ from analytics.errors import DataLossError
 from analytics.remote.cluster import Queue
 from analytics.sources.marks import find_marks, recreated
 from analytics.sources.stream_progress import Mark, Place, Progress
-from tests.analytics.draining import drained
+from tests.analytics.query_draining import drained
 from tests.analytics.sources.clusters import (
     delete_topic,
     followed,

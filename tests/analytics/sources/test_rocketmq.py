@@ -19,7 +19,7 @@ from analytics.sources.queue_ranges import QueueRange, shared
 from analytics.sources.rocketmq import RocketMqDataSource, RocketMqReader
 from analytics.sources.rocketmq_options import parse_options
 from analytics.sources.stream_progress import Progress
-from tests.analytics.draining import drained
+from tests.analytics.query_draining import drained
 from tests.analytics.sources.clusters import (
     NAMESRV,
     WITH_DAMAGE,

@@ -15,7 +15,7 @@ from analytics.store.decode import FILE_GONE, RowFilter
 from analytics.store.plan import CLOCK_STEP_MS_MAX, SPLIT_BYTES_DEFAULT
 from analytics.store.reader import StoreReader
 from broker_core.formats import cq_unit, paths, record
-from tests.analytics.store.reading import (
+from tests.analytics.store.store_reads import (
     OFFSETS,
     damages,
     expected,

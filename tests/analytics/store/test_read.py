@@ -15,7 +15,7 @@ from analytics.errors import DataLossError, ReportError
 from analytics.store import log_files, read as read_module
 from analytics.store.reader import StoreReader
 from broker_core.formats import record
-from tests.analytics.store.reading import (
+from tests.analytics.store.store_reads import (
     BODIES,
     EVERY_TOPIC,
     OFFSETS,

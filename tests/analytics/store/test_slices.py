@@ -12,7 +12,7 @@ from analytics.store.decode import FILE_GONE, RowFilter
 from analytics.store.reader import StoreReader
 from analytics.store.slices import NO_RECORD, UnitSlice
 from broker_core.formats import cq_unit, record
-from tests.analytics.store.reading import OFFSETS
+from tests.analytics.store.store_reads import OFFSETS
 from tests.analytics.store_builder import FILE_BYTES, START_MS, StoreBuilder, Stored
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from console.gateway.outgoing import NewMessage
 from console.people.audit.models import Entry
 from console.people.masking.models import MaskingRule
 from tests.console.api.conftest import FakeDemo, Program
-from tests.support.something_of_everything import make
+from tests.support.console_objects import make
 
 pytestmark = pytest.mark.django_db
 

@@ -9,7 +9,7 @@ from console.data.reports import health, tasks
 from console.data.reports.models import ReportRun
 from console.observe.alerts.models import Alert, Channel, Message, Rule, Silence, Window
 from console.people.audit.models import Entry
-from tests.support.something_of_everything import make
+from tests.support.console_objects import make
 
 pytestmark = pytest.mark.django_db
 

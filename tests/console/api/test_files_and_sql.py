@@ -10,7 +10,7 @@ from console.broker.files.models import FileVersion
 from console.data.sql.models import SavedQuery
 from console.data.sql.rights import every_right, grant
 from console.people.audit.models import Entry
-from tests.console.worlds import sql_world
+from tests.console.prerequisites import sql_world
 
 pytestmark = pytest.mark.django_db
 

@@ -13,7 +13,7 @@ from console.gateway.remote.brokers import RemoteBrokers
 from console.gateway.remote.gateway import gateway_to
 from tests.console.gateway.support import ask
 from tests.support.broker import running_broker
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path

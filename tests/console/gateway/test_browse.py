@@ -17,7 +17,7 @@ from console.gateway.requests.records import decode_all
 from console.lib.stored import BrokerQueue, MessageRange, Place
 from tests.console.gateway.support import ORDERS, ask, send
 from tests.support.broker import running_broker
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,7 +25,7 @@ from tests.console.gateway.support import ORDERS, ask
 from tests.support.broker import running_broker
 from tests.support.builders import batch_item
 from tests.support.client import Client
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 from tests.support.raw_remoting import RECORD_HEAD
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from console.gateway.answers import GroupConfig
 from console.gateway.errors import RequestFailedError
 from console.lib.stored import BrokerQueue
 from tests.console.gateway.support import BILLING, ORDERS, ask, send
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 
 if TYPE_CHECKING:
     from console.gateway.ports import Gateway

@@ -11,7 +11,7 @@ from console.gateway.answers import TraceBatch, WatchFilter, WatchPlace
 from console.gateway.remote.watch import RemoteWatches
 from tests.console.gateway.support import ORDERS, ask, send
 from tests.support.bad_link import BadLink, Badness
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 
 if TYPE_CHECKING:
     from console.gateway.ports import Gateway

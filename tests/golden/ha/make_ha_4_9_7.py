@@ -20,7 +20,7 @@ from pathlib import Path
 from broker_core.protocol.codes import ResponseCode
 from tests.support.client import Client
 from tests.support.peer import Peer
-from tests.support.tapped import TappedProxy
+from tests.support.tapped_proxy import TappedProxy
 from tests.support.waiting import until
 
 FILE = Path(__file__).with_name("pair-4.9.7.json")

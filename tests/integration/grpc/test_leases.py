@@ -32,7 +32,7 @@ from tests.support.builders import read_all
 from tests.support.clock import ManualClock
 from tests.support.grpc_broker import acknowledged, connected, handle_of, received, serving
 from tests.support.grpc_cases import GROUP, HEADERS, ORDERED, PLAIN, SERVICE, message
-from tests.support.passing_time import pass_time, settle
+from tests.support.time_steps import pass_time, settle
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

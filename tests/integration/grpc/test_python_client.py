@@ -14,7 +14,7 @@ from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from tests.support.certificates import certificate
 from tests.support.grpc_broker import serving
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 from tests.support.sources import ROOT
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from broker_core.http2.server import ALPN, Http2Server
 from broker_core.listening.tls import TlsGate
 from tests.support.certificates import certificate
 from tests.support.http2_peer import COMPILED
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 from tests.support.waiting import until_async
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from broker_core.listening.tls import TlsGate
 from tests.support.certificates import certificate
 from tests.support.clock import ManualClock
 from tests.support.http2_peer import ECHO, block_of, data_frame, frames_of, request
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

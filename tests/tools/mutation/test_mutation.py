@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 from tests.support.sources import ROOT
 from tools.mutation import children, footprint, results
 from tools.mutation.children import Trial

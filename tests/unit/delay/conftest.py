@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.clock import ManualClock
-from tests.support.delayed import Delayed
+from tests.support.delay_store import Delayed
 from tests.support.faulty_storage import FaultyStorage
 
 if TYPE_CHECKING:

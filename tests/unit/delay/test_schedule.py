@@ -8,7 +8,7 @@ from broker_core.delay.schedule import FAILURES_MAX, RETRY_MS
 from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
 from broker_core.store.results import PutMessageResult, PutMessageStatus
 from tests.support.builders import put
-from tests.support.delayed import LEVELS, Delayed
+from tests.support.delay_store import LEVELS, Delayed
 
 if TYPE_CHECKING:
     import random

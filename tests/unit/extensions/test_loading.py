@@ -8,7 +8,7 @@ import pytest
 from broker_core.config.loading import build
 from broker_core.errors import ConfigError
 from broker_core.extensions.loading import Extensions, load
-from tests.support.installed import install
+from tests.support.installed_packages import install
 
 if TYPE_CHECKING:
     from pathlib import Path

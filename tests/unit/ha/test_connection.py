@@ -13,7 +13,7 @@ from broker_core.formats.ha_frames import encode_report
 from broker_core.ha import connection as tuning
 from tests.support.builders import log_bytes, put_bodies
 from tests.support.one_slave import OneSlave
-from tests.support.passing_time import settle
+from tests.support.time_steps import settle
 
 if TYPE_CHECKING:
     from broker_core.store.message_store import MessageStore

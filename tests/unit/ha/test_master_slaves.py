@@ -19,7 +19,7 @@ from tests.support.builders import log_bytes, put_bodies
 from tests.support.certificates import certificate
 from tests.support.fake_slave import FakeSlave
 from tests.support.ha_serving import EVERYBODY, Gate, serving
-from tests.support.passing_time import settle
+from tests.support.time_steps import settle
 from tests.support.waiting import until_async
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from broker_core.message.data_version import DataVersion
 from broker_core.metadata.request_modes import RequestMode
 from broker_core.protocol.codes import RequestCode
 from tests.support.clock import ManualClock
-from tests.support.following import GOOD, MASTER, OWN, TOPICS, VIP, Slave
-from tests.support.passing_time import pass_time, settle
+from tests.support.following_slave import GOOD, MASTER, OWN, TOPICS, VIP, Slave
+from tests.support.time_steps import pass_time, settle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

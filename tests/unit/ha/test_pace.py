@@ -13,7 +13,7 @@ from tests.support.builders import a_store, put, put_bodies, store_config
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.one_slave import OneSlave
-from tests.support.passing_time import settle
+from tests.support.time_steps import settle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,7 +14,7 @@ from broker_core.formats.ha_frames import REPORT, encode_header
 from broker_core.ha.slave import HaSlave
 from tests.support.builders import log_bytes, put_bodies
 from tests.support.memory_transport import MemoryTransport
-from tests.support.passing_time import settle
+from tests.support.time_steps import settle
 from tests.support.waiting import until_async
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from broker_core.remoting.wire import Wire
 from broker_core.service import Service
 from tests.support.certificates import certificate
 from tests.support.clock import ManualClock
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

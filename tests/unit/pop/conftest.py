@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.leased import Leased
+from tests.support.lease_store import Leased
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,7 +14,7 @@ from broker_core.message.subscription import build_subscription
 from broker_core.message.topic_config import TopicConfig
 from broker_core.pop.checkpoint import OFFSETS_MAX, Handle, QueueKey
 from broker_core.pop.results import Outcome
-from tests.support.leased import DLQ, GROUP, RETRY, TOPIC, Leased, bodies
+from tests.support.lease_store import DLQ, GROUP, RETRY, TOPIC, Leased, bodies
 
 if TYPE_CHECKING:
     from collections.abc import Callable

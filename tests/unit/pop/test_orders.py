@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from broker_core.pop.checkpoint import OFFSETS_MAX, QueueKey
 from broker_core.pop.orders import Order
 from broker_core.pop.results import Outcome
-from tests.support.leased import DLQ, GROUP, TOPIC, Leased, bodies
+from tests.support.lease_store import DLQ, GROUP, TOPIC, Leased, bodies
 
 if TYPE_CHECKING:
     from tests.support.clock import ManualClock
     from tests.support.faulty_storage import FaultyStorage
-    from tests.support.leased import Lease
+    from tests.support.lease_store import Lease
 
 
 def ordered(

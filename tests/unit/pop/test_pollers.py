@@ -9,8 +9,8 @@ import pytest
 
 from broker_core.config.limits import LimitsConfig
 from broker_core.pop.checkpoint import QueueKey
-from tests.support.leased import GROUP, RETRY, TOPIC, Leased, bodies
-from tests.support.passing_time import settle
+from tests.support.lease_store import GROUP, RETRY, TOPIC, Leased, bodies
+from tests.support.time_steps import settle
 
 if TYPE_CHECKING:
     from tests.support.clock import ManualClock

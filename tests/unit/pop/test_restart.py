@@ -15,7 +15,7 @@ from broker_core.pop import revive_log
 from broker_core.pop.results import Outcome
 from broker_core.steps import run_to_end
 from tests.support.builders import put
-from tests.support.leased import DLQ, GROUP, RETRY, TOPIC, Leased, bodies
+from tests.support.lease_store import DLQ, GROUP, RETRY, TOPIC, Leased, bodies
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -12,7 +12,7 @@ from broker_core.remoting.client import RemotingClient, split_address
 from broker_core.remoting.connection import JOIN_BYTES
 from broker_core.remoting.server import RemotingServer
 from tests.support.clock import ManualClock
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

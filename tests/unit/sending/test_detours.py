@@ -10,10 +10,10 @@ from broker_core.protocol.codes import ResponseCode
 from broker_core.sending.detours import Detours
 from broker_core.store.results import PutMessageResult, PutMessageStatus
 from tests.support.clock import ManualClock
-from tests.support.delayed import Delayed
+from tests.support.delay_store import Delayed
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.timer_run import TimerRun
-from tests.support.transacted import Transacted
+from tests.support.transaction_store import Transacted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

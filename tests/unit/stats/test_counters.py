@@ -12,7 +12,7 @@ from broker_core.stats.counters import (
     BrokerStats,
 )
 from tests.support.clock import ManualClock
-from tests.support.passing_time import pass_time
+from tests.support.time_steps import pass_time
 
 if TYPE_CHECKING:
     from broker_core.stats.windows import StatsItem

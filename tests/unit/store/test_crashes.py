@@ -19,7 +19,7 @@ from tests.support.builders import (
     store_config,
 )
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.passing_time import pass_time
+from tests.support.time_steps import pass_time
 
 if TYPE_CHECKING:
     from tests.support.clock import ManualClock

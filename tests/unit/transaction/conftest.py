@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.transacted import Transacted
+from tests.support.transaction_store import Transacted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,7 +12,7 @@ from broker_core.protocol.codes import ResponseCode
 from broker_core.store.results import PutMessageResult, PutMessageStatus
 from broker_core.transaction import check
 from tests.support.native_turn import Terms
-from tests.support.transacted import CHECK_MAX, COMMIT, INTERVAL_MS, ROLLBACK, Transacted
+from tests.support.transaction_store import CHECK_MAX, COMMIT, INTERVAL_MS, ROLLBACK, Transacted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

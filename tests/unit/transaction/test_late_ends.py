@@ -14,12 +14,12 @@ from broker_core.message.names import (
 )
 from broker_core.transaction.half import PlainHalf, withhold
 from tests.support.builders import HOST, put
-from tests.support.transacted import CHECK_MAX, COMMIT, FAILED, GROUP, ROLLBACK
+from tests.support.transaction_store import CHECK_MAX, COMMIT, FAILED, GROUP, ROLLBACK
 
 if TYPE_CHECKING:
     from broker_core.store.results import PutMessageResult
     from broker_core.transaction.half import Outcome
-    from tests.support.transacted import Transacted
+    from tests.support.transaction_store import Transacted
 
 
 async def parked(transacted: Transacted) -> PutMessageResult:

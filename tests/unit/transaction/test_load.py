@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from broker_core.clock import SteadyClock
 from broker_core.transaction.resolve import Transactions
 from tests.support.builders import HOST, put
-from tests.support.transacted import COMMIT, GROUP, ROLLBACK, Transacted
+from tests.support.transaction_store import COMMIT, GROUP, ROLLBACK, Transacted
 
 if TYPE_CHECKING:
     from tests.support.clock import ManualClock

@@ -14,7 +14,7 @@ from broker_core.store.results import PutMessageResult, PutMessageStatus
 from broker_core.transaction.half import PlainHalf, key_of_message, withhold
 from broker_core.transaction.resolve import Transactions
 from tests.support.builders import HOST, put
-from tests.support.transacted import CHECK_MAX, COMMIT, FAILED, GROUP, ROLLBACK, Transacted
+from tests.support.transaction_store import CHECK_MAX, COMMIT, FAILED, GROUP, ROLLBACK, Transacted
 
 if TYPE_CHECKING:
     import random

@@ -51,7 +51,7 @@ from tests.support.raw_remoting import (
     send_fields,
     topic_fields,
 )
-from tests.support.tapped import TappedProxy
+from tests.support.tapped_proxy import TappedProxy
 from tests.support.web_process import WebProcess
 from tools.bench.pages.clients import Clients, heartbeat, pipelined
 from tools.results.machine import about
@@ -177,8 +177,8 @@ def offset(group: str, topic: str, value: int) -> tuple[int, dict[str, str], byt
 def keys_of(web: WebProcess, port: int) -> dict[str, int | str]:
     """Create one of each object that the console stores; return the keys for pages."""
     code = (
-        "from json import dumps; from tests.support import sampled_runs, something_of_everything; "
-        "print(dumps(something_of_everything.make() | sampled_runs.make()))"
+        "from json import dumps; from tests.support import sampled_runs, console_objects; "
+        "print(dumps(console_objects.make() | sampled_runs.make()))"
     )
     made = json.loads(web.run("manage", "shell", "--no-imports", "-c", code).splitlines()[-1])
     group = json.dumps({"groupName": IDLE}).encode()

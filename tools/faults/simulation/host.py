@@ -12,7 +12,7 @@ from broker_core.broker import Broker
 from broker_core.config.loading import build
 from broker_core.errors import BrokerError
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.patience import PATIENT
+from tests.support.long_timeouts import PATIENT
 from tools.faults.crash_points import Biased
 from tools.faults.simulation.node import HostClock, Process
 

@@ -28,7 +28,7 @@ from console.observe.alerts.result_delivery import queue_result
 from console.observe.alerts.results import content_of
 from tests.support.clock import ManualClock
 from tests.support.http_sink import HttpSink, http_sink
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 from tests.support.smtp_sink import SmtpSink, smtp_sink
 from tests.support.waiting import until
 

@@ -20,7 +20,7 @@ from tests.console.gateway.support import ask
 from tests.support.broker import running_broker
 from tests.support.client import Client, messages
 from tests.support.clock import ManualClock
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

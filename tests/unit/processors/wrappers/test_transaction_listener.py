@@ -11,7 +11,7 @@ from broker_core.extensions.transaction_listener import HalfMessage, Resolution
 from broker_core.processors.wrappers.transaction_listener import ListenerAdapter
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.transacted import CHECK_MAX, GROUP, Transacted
+from tests.support.transaction_store import CHECK_MAX, GROUP, Transacted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

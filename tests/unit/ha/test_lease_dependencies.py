@@ -9,13 +9,13 @@ import pytest
 
 from broker_core.protocol.codes import RequestCode
 from tests.support.clock import ManualClock
-from tests.support.passing_time import pass_time, settle
+from tests.support.time_steps import pass_time, settle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-from tests.support.following import MASTER, Slave
+from tests.support.following_slave import MASTER, Slave
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Run a program whose wall clock tests can step: `python -m tests.support.stepped FILE MODULE …`.
+"""Run a program whose clock tests can step: `python -m tests.support.stepped_clock FILE MODULE …`.
 
 FILE holds how many nanoseconds the program's wall clock is ahead, a signed decimal number, which
 is read on every call of the clock. The monotonic clock is the machine's.

@@ -25,7 +25,7 @@ from analytics.errors import ReportError
 from analytics.schemas import CLUSTER_MESSAGES
 from analytics.sources.rocketmq_options import parse_options
 from analytics.sources.rocketmq_writer import Messages, RocketMqStreamWriter, RocketMqWriter
-from tests.analytics.draining import drained
+from tests.analytics.query_draining import drained
 from tests.analytics.sources.clusters import NAMESRV, options_of, reader_of, rows_of, send
 from tests.support import raw_remoting
 from tests.support.waiting import until

@@ -1,8 +1,9 @@
 """An ingest that loses a process at a step.
 
-`python -m tests.analytics.lake.killed LAKE STORE BATCH_BYTES ENGINE VICTIM STEP NTH`: the victim
-(`worker`, which is the process itself, `java` or `python`, a task's process) gets SIGKILL when the
-step has been done for the NTH time. The step `writing TABLE` means a half-written file of it.
+`python -m tests.analytics.lake.killed_ingest LAKE STORE BATCH_BYTES ENGINE VICTIM STEP NTH`: the
+victim (`worker`, which is the process itself, `java` or `python`, a task's process) gets SIGKILL
+when the step has been done for the NTH time. The step `writing TABLE` means a half-written file of
+it.
 """
 
 from __future__ import annotations
