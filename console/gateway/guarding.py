@@ -2,9 +2,9 @@
 
 Each call of each gateway either has a rule here or is free for everyone who is signed in
 (`tests/console/test_call_rules.py` checks this). A rule names the required actions, any one of
-which is enough, and the topic or group; no action means administrators only, with a scope for API tokens.
-People who can see messages but not read them get them without bodies; masking rules are applied
-here too.
+which is enough, and the topic or group; no action means administrators only, with a scope for API
+tokens. People who can see messages but not read them get them without bodies; masking rules are
+applied here too.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from console.lib.moment import now_ms
 from console.observe.alerts.models import Alert, Message, Rule
 from console.observe.alerts.preview import preview
 from console.observe.history.access import history_store
-from tests.console.observe.alerts.support import FIRST_MS, Rounds, channel, said
+from tests.console.observe.alerts.support import FIRST_MS, Rounds, channel, outbox_messages
 
 pytestmark = pytest.mark.django_db
 
@@ -398,7 +398,7 @@ def test_an_alert_fires_when_rows_are_returned_and_resolves_without_rows(query, 
     ran(query, rounds, 0)
     rounds.pass_minutes([None, None, None])
     assert Alert.objects.get().state == "resolved"
-    assert said() == [("firing", 1, 0), ("resolved", 0, 1)]
+    assert outbox_messages() == [("firing", 1, 0), ("resolved", 0, 1)]
     assert preview(rounds.store, rule, rounds.now_ms).fired != []
 
 
