@@ -1,22 +1,22 @@
 """Run faults of one kind, for any length of time.
 
-    kill        kill -9 of the broker under load: acknowledged messages survive
-    kill-store  the same with a process that is only a store
-    clients     kill -9 of the broker under Java, Go and raw clients
-    power       power cuts on an ext4 file system that loses unflushed data
-    syscalls    kill the process or fail the call at every n-th system call of a kind
-    flip        flip single bits of a log: at most one message is lost, and it's reported
-    flush-error fail each flush with EIO, then cut the power: nothing was acknowledged
-    model       compare the store with a model, with crashes between any two lines
-    promotion   kill -9 of a master under load, promote its slave, restart the old master
-    slave-kill  kill -9 of the slave of a SYNC_MASTER: its files have acknowledged messages
-    partition   partitions, flapping, slow and lossy links between a master and its slave
-    appliance   kill -9 of each process of an appliance: it restarts, reports run once
-    redis-gone  Redis down for minutes: only reports wait, and they resume afterwards
-    simulate    brokers, disks, network and clients in one process, on a simulated clock
-    chaos       a cluster under a seeded schedule of all kinds of faults
-    recovery    how fast a start reads the log
-    check       check a history kept by a run
+    kill         kill -9 of the broker under load: acknowledged messages survive
+    kill-store   the same with a store process
+    clients      kill -9 of the broker under Java, Go and raw clients
+    power        power cuts on an ext4 file system that loses unflushed data
+    syscalls     kill the process or fail the call at every n-th system call of a kind
+    flip         flip single bits of a log: at most one message is lost, and it's reported
+    flush-error  fail each flush with EIO, then cut the power: nothing was acknowledged
+    model        compare the store with a model, with crashes between any two lines
+    promotion    kill -9 of a master under load, promote its slave, restart the old master
+    slave-kill   kill -9 of the slave of a SYNC_MASTER: its files have acknowledged messages
+    partition    partitions, flapping, slow and lossy links between a master and its slave
+    appliance    kill -9 of each process of an appliance: it restarts, reports run once
+    redis-outage Redis down for minutes: only reports wait, and they resume afterwards
+    simulate     brokers, disks, network and clients in one process, on a simulated clock
+    chaos        a cluster under a seeded schedule of all kinds of faults
+    recovery     how fast a start reads the log
+    check        check a history saved by a run
 
     python -m tools.faults kill --cycles 1000
     python -m tools.faults clients --kills 50
@@ -28,7 +28,7 @@
     python -m tools.faults slave-kill --cycles 200
     python -m tools.faults partition --rounds 500
     python -m tools.faults appliance --rounds 10
-    python -m tools.faults redis-gone --seconds 180
+    python -m tools.faults redis-outage --seconds 180
     python -m tools.faults simulate --seeds 0-99999
     python -m tools.faults chaos --seed 1 --minutes 10
 
@@ -64,7 +64,7 @@ from tools.faults import (
     promotion,
     real_clients,
     recovery_speed,
-    redis_gone,
+    redis_outage,
     slave_kill,
     syscalls,
     tested_brokers,
@@ -248,10 +248,10 @@ def _appliance(arguments: Namespace, directory: Path, dice: Random) -> bool:
     return not found.wrong
 
 
-def _redis_gone(arguments: Namespace, directory: Path, dice: Random) -> bool:
+def _redis_outage(arguments: Namespace, directory: Path, dice: Random) -> bool:
     programs = _programs(arguments, directory)
     try:
-        found = redis_gone.run(directory, arguments.seconds, programs=programs, say=say)
+        found = redis_outage.run(directory, arguments.seconds, programs=programs, say=say)
     except AssertionError as error:
         say(f"wrong: {error}")
         return False
@@ -474,17 +474,17 @@ COMMANDS = (
         ),
     ),
     Command(
-        "redis-gone",
+        "redis-outage",
         "stop an appliance's Redis and restart it later (needs redis-server and Java)",
-        _redis_gone,
-        redis_gone.missing,
+        _redis_outage,
+        redis_outage.missing,
         (
             (
                 "--seconds",
                 {
                     "type": float,
-                    "default": redis_gone.GONE_SECONDS,
-                    "help": f"duration without Redis (default {redis_gone.GONE_SECONDS:g})",
+                    "default": redis_outage.GONE_SECONDS,
+                    "help": f"duration without Redis (default {redis_outage.GONE_SECONDS:g})",
                 },
             ),
             options.CLIENTS,

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tools.faults import checker_of_groups, checker_of_servers
+from tools.faults import group_checks, server_checks
 from tools.faults.history_index import Finding, History, Place, at_of
 from tools.faults.operations import (
     NEVER,
@@ -436,6 +436,6 @@ CHECKS: tuple[Callable[[History], Iterator[Finding]], ...] = (
     _shards,
     _early,
     _halves,
-    *checker_of_groups.CHECKS,
-    *checker_of_servers.CHECKS,
+    *group_checks.CHECKS,
+    *server_checks.CHECKS,
 )

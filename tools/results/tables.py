@@ -50,7 +50,7 @@ FAULTS = {
     "promotion": "kill -9 of a master, promotion, return of the old one",
     "slave-kill": "kill -9 or power cut of the slave of a `SYNC_MASTER`",
     "appliance": "kill -9 of each process of an appliance",
-    "redis-gone": "Redis down for minutes",
+    "redis-outage": "Redis down for minutes",
     "simulate": "simulated brokers, disks, network and clients",
     "chaos": "all kinds of faults on a schedule",
 }

@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.conftest import skip_without
 from tests.support.long_timeouts import PATIENCE_S
-from tools.faults import redis_gone
+from tools.faults import redis_outage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 def test_everything_except_reports_continues_without_redis_and_they_resume_later(
     tmp_path: Path, programs: Programs | None
 ) -> None:
-    if redis_gone.missing():
-        pytest.skip(f"NOT TESTED: an appliance without Redis, which needs {redis_gone.missing()}")
+    if redis_outage.missing():
+        pytest.skip(f"NOT TESTED: an appliance without Redis, which needs {redis_outage.missing()}")
 
-    found = redis_gone.run(tmp_path, programs=programs)
+    found = redis_outage.run(tmp_path, programs=programs)
 
     sys.stdout.write(f"{found}\n")
     assert max(found.pages, found.made) < PATIENCE_S
-    assert found.gone >= redis_gone.GONE_SECONDS
+    assert found.gone >= redis_outage.GONE_SECONDS
     assert found.history.acknowledged > 100
     if programs is not None:
         # The Java and the Go client return some messages, which raw ones never do.
