@@ -278,7 +278,7 @@ def _shards(history: History) -> Iterator[Finding]:
 
 def _redeliveries(history: History, explained: Counter[str]) -> Iterator[Finding]:
     """I15: every second delivery has a cause."""
-    given: dict[tuple[str, str], Delivered] = {}
+    last_delivery: dict[tuple[str, str], Delivered] = {}
     retries: Counter[tuple[str, str]] = Counter()
     replays: Counter[tuple[str, str]] = Counter()
     resent: Counter[tuple[str, str]] = Counter()
@@ -287,7 +287,7 @@ def _redeliveries(history: History, explained: Counter[str]) -> Iterator[Finding
         key = (one.group, one.id)
         place = Place(one.topic, one.queue_id, one.queue_offset)
         same_place = at_place.get((*key, place))
-        before = same_place or given.get(key)
+        before = same_place or last_delivery.get(key)
         retries[key] += bool(one.reconsume_times and same_place is None)
         if before is not None:
             if same_place is None and _is_replayed(history, one, replays[key]):
@@ -302,7 +302,7 @@ def _redeliveries(history: History, explained: Counter[str]) -> Iterator[Finding
                 yield Finding("I15", f"{one.id} was delivered to {one.group} again at {place}")
             else:
                 explained[cause] += 1
-        given[key] = at_place[*key, place] = one
+        last_delivery[key] = at_place[*key, place] = one
 
 
 def _is_replayed(history: History, one: Delivered, arrivals: int) -> bool:

@@ -31,8 +31,8 @@ class Command(NamedTuple):
 
 def add_options(parser: ArgumentParser, command: Command) -> None:
     """Add a command's options and the common ones."""
-    for name, given in command.options:
-        parser.add_argument(name, **given)  # type: ignore[arg-type]
+    for name, settings in command.options:
+        parser.add_argument(name, **settings)  # type: ignore[arg-type]
     seed = random.SystemRandom().randrange(1 << 32)
     parser.add_argument("--seed", type=int, default=seed, help="seed; repeats a run's choices")
     parser.add_argument(

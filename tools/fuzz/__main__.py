@@ -74,11 +74,11 @@ class Running:
 class Campaign:
     """Runs children, several at a time, until each target has had its runs."""
 
-    def __init__(self, given: argparse.Namespace, reports: Path) -> None:
-        self._given = given
+    def __init__(self, arguments: argparse.Namespace, reports: Path) -> None:
+        self._arguments = arguments
         self._reports = reports
-        self._names = given.target or list(TARGETS)
-        self._is_guided = is_guided() and not given.at_random
+        self._names = arguments.target or list(TARGETS)
+        self._is_guided = is_guided() and not arguments.at_random
         self._shares = sum(TARGETS[name].share for name in self._names)
         self._waiting = list(self._names)
         self._running: list[Running] = []
@@ -89,7 +89,7 @@ class Campaign:
 
     def run(self) -> None:
         while self._waiting or self._running:
-            while self._waiting and len(self._running) < self._given.jobs:
+            while self._waiting and len(self._running) < self._arguments.jobs:
                 self._running.append(self._start(self._waiting.pop(0)))
             time.sleep(LOOK_S)
             for child in [child for child in self._running if child.look()]:
@@ -101,23 +101,23 @@ class Campaign:
                 self._show_progress()
 
     def _start(self, name: str) -> Running:
-        given = self._given
-        own = given.corpus / name
+        arguments = self._arguments
+        own = arguments.corpus / name
         own.mkdir(parents=True, exist_ok=True)
         report = self._reports / f"{name}.json"
         share = TARGETS[name].share / self._shares
         command = [
             *(sys.executable, "-m", "tools.fuzz.child", name, f"--report={report}"),
-            *(f"--found={given.corpus / FOUND}", f"--seed={given.seed}"),
+            *(f"--found={arguments.corpus / FOUND}", f"--seed={arguments.seed}"),
             f"--corpus={own}",
         ]
         if (CORPUS / name).is_dir():
             command.append(f"--corpus={CORPUS / name}")
-        if given.seconds is not None:
-            command.append(f"--seconds={given.seconds * share * given.jobs}")
+        if arguments.seconds is not None:
+            command.append(f"--seconds={arguments.seconds * share * arguments.jobs}")
         else:
-            command.append(f"--runs={max(1, round(given.runs * share))}")
-        if given.at_random:
+            command.append(f"--runs={max(1, round(arguments.runs * share))}")
+        if arguments.at_random:
             command.append("--at-random")
         log = (self._reports / f"{name}.log").open("wb")
         return Running(name, subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log), report)
@@ -163,14 +163,18 @@ class Campaign:
 
     def row(self) -> FuzzRun:
         """Return the run in the form of docs/results/fuzz.json."""
-        which = f"targets {', '.join(self._given.target)}" if self._given.target else "all targets"
+        which = (
+            f"targets {', '.join(self._arguments.target)}"
+            if self._arguments.target
+            else "all targets"
+        )
         return FuzzRun(
             **provenance("tools.fuzz"),
             what=f"decoders: {which}",
             inputs=self.done,
             findings=len(self.findings),
             is_guided=self._is_guided,
-            seed=self._given.seed,
+            seed=self._arguments.seed,
         )
 
     def show_end(self) -> None:
@@ -251,27 +255,27 @@ def main() -> int:
         metavar="DOCS",
         help="write the results to DOCS/results and update its pages",
     )
-    given = parser.parse_args()
-    given.corpus = given.corpus.resolve()
+    arguments = parser.parse_args()
+    arguments.corpus = arguments.corpus.resolve()
     logging.disable()
-    if given.list:
+    if arguments.list:
         for target in TARGETS.values():
             say(f"{target.name:20}{target.says}")
         return 0
-    if given.repeat is not None:
-        return repeat(given.repeat)
-    if given.merge:
-        merge(given.target or list(TARGETS), given.corpus)
+    if arguments.repeat is not None:
+        return repeat(arguments.repeat)
+    if arguments.merge:
+        merge(arguments.target or list(TARGETS), arguments.corpus)
         return 0
-    seeds.write(given.corpus)
-    say(f"seed {given.seed}, {HOW[is_guided() and not given.at_random]}")
+    seeds.write(arguments.corpus)
+    say(f"seed {arguments.seed}, {HOW[is_guided() and not arguments.at_random]}")
     with tempfile.TemporaryDirectory() as reports:
-        campaign = Campaign(given, Path(reports))
+        campaign = Campaign(arguments, Path(reports))
         campaign.run()
         campaign.show_end()
-    if given.write:
-        documents.record(given.write, "fuzz", [campaign.row()])
-        pages.render(given.write)
+    if arguments.write:
+        documents.record(arguments.write, "fuzz", [campaign.row()])
+        pages.render(arguments.write)
     return 1 if campaign.findings else 0
 
 

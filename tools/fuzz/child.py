@@ -104,23 +104,23 @@ def main() -> int:
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--at-random", action="store_true")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     logging.disable()
 
     def trial_of() -> Trial:
         return Trial(
-            target_named(given.target),
-            given.found,
-            given.report,
-            runs=given.runs,
-            seconds=given.seconds,
+            target_named(arguments.target),
+            arguments.found,
+            arguments.report,
+            runs=arguments.runs,
+            seconds=arguments.seconds,
         )
 
-    if is_guided() and not given.at_random:
-        run_guided(trial_of, given.corpus, given.report.parent, given.seed)
+    if is_guided() and not arguments.at_random:
+        run_guided(trial_of, arguments.corpus, arguments.report.parent, arguments.seed)
     trial = trial_of()
     with trial.watched():
-        run_at_random(trial, read_corpus(given.corpus), f"{given.seed}-{given.target}")
+        run_at_random(trial, read_corpus(arguments.corpus), f"{arguments.seed}-{arguments.target}")
     return 0 if trial.wrong is None else 1
 
 

@@ -317,10 +317,10 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--only", type=int, help="run only the connection with this number")
-    given = parser.parse_args()
-    fuzzer = Fuzzer(given.seed, given.seconds, given.only)
+    arguments = parser.parse_args()
+    fuzzer = Fuzzer(arguments.seed, arguments.seconds, arguments.only)
     wrong = asyncio.run(fuzzer.run())
-    sys.stdout.write(f"seed {given.seed}: {fuzzer.connections} connections\n")
+    sys.stdout.write(f"seed {arguments.seed}: {fuzzer.connections} connections\n")
     if wrong:
         sys.stdout.write(f"{wrong}\n")
     return 1 if wrong else 0

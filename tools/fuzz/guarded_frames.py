@@ -326,12 +326,12 @@ def main() -> int:
     parser.add_argument("--frames", type=int, default=FRAMES)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--only", type=int, help="run only the connection with this number")
-    given = parser.parse_args()
-    fuzzer = GuardedFuzzer(given.seed, given.frames, given.only)
+    arguments = parser.parse_args()
+    fuzzer = GuardedFuzzer(arguments.seed, arguments.frames, arguments.only)
     wrong = fuzzer.run()
     counts = fuzzer.counts
     sys.stdout.write(
-        f"seed {given.seed}: {counts.frames} frames on {counts.connections} connections, "
+        f"seed {arguments.seed}: {counts.frames} frames on {counts.connections} connections, "
         f"{counts.answers} answers, {counts.closed} ended by the broker, longest turn "
         f"{fuzzer.longest_turn_s * 1000:.0f} ms, {fuzzer.grown_bytes >> 20} MiB more, "
         f"{time.process_time():.0f} s of CPU time\n"

@@ -193,25 +193,25 @@ def main() -> int:
         metavar="DOCS",
         help="write the results to DOCS/results and update its pages",
     )
-    given = parser.parse_args()
-    if given.sanitized and CHILD not in os.environ:
+    arguments = parser.parse_args()
+    if arguments.sanitized and CHILD not in os.environ:
         return sanitized_run(sys.argv[1:])
-    if given.sanitized:
+    if arguments.sanitized:
         _choose(Path(os.environ[CHILD]))
     logging.disable()
-    rng = random.Random(given.seed)
+    rng = random.Random(arguments.seed)
     words = loading.load({loading.VARIABLE: "1"}).words
-    sys.stdout.write(f"seed {given.seed}, {words}, sanitized: {given.sanitized}\n")
+    sys.stdout.write(f"seed {arguments.seed}, {words}, sanitized: {arguments.sanitized}\n")
     began, done, processed = time.monotonic(), 0, 0
-    while done < given.frames:
-        count = min(FRAMES_A_STORE, given.frames - done)
+    while done < arguments.frames:
+        count = min(FRAMES_A_STORE, arguments.frames - done)
         processed += asyncio.run(fuzz(rng, count))
         done += count
         seconds = time.monotonic() - began
         sys.stdout.write(f"{done} frames, {processed} taken, {seconds:.0f} s\n")
         sys.stdout.flush()
-    if given.write:
-        publish(given.write, done, given.seed, is_sanitized=given.sanitized)
+    if arguments.write:
+        publish(arguments.write, done, arguments.seed, is_sanitized=arguments.sanitized)
     return 0
 
 

@@ -134,7 +134,7 @@ def picture(minutes: Sequence[Minute]) -> str:
             },
             is_logarithmic=True,
         ),
-        _of_programs("memory of their own, MiB", MEMORY, minutes, lambda value: value / MIB),
+        _of_programs("own memory, MiB", MEMORY, minutes, lambda value: value / MIB),
         _of_programs("descriptors", DESCRIPTORS, minutes),
         _of_programs("threads", THREADS, minutes),
         _of_programs("tasks of the broker", TASKS, minutes),

@@ -99,7 +99,7 @@ def assert_written(out: Path, found: soak.Figures) -> None:
     assert not json.loads((out / "soak.json").read_text())["level"]
     picture = ElementTree.parse(out / "soak.svg")
     titles = [each.text for each in picture.iter() if each.get("font-weight") == "bold"]
-    assert titles[:3] == ["sends, ms", "memory of their own, MiB", "descriptors"]
+    assert titles[:3] == ["sends, ms", "own memory, MiB", "descriptors"]
 
 
 def series(*values: float, step: float = 60.0) -> list[Point]:

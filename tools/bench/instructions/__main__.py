@@ -279,15 +279,15 @@ def main() -> int:
     parser.add_argument("--store", action="store_true")
     parser.add_argument("--counted", help=argparse.SUPPRESS)
     parser.add_argument("--twin", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.counted is not None:
-        counter = Counter(Path(given.counted))
+    arguments = parser.parse_args()
+    if arguments.counted is not None:
+        counter = Counter(Path(arguments.counted))
         with asyncio.Runner(loop_factory=TimelessLoop) as runner:
-            runner.run(count_all(counter, is_native=given.twin == NATIVE))
+            runner.run(count_all(counter, is_native=arguments.twin == NATIVE))
         return 0
     found = {twin: measure(twin) for twin in (NATIVE, PYTHON)}
     sys.stdout.write(json.dumps(found, indent=1) + "\n")
-    if given.store:
+    if arguments.store:
         stored = json.loads(STORED.read_text()) if STORED.exists() else {}
         STORED.write_text(json.dumps(stored | {build_name(): found}, indent=2) + "\n")
     return 0

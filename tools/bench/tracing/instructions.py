@@ -200,8 +200,8 @@ async def count_all(counter: instructions.Counter) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.bench.tracing.instructions")
     parser.add_argument("--counted", required=True, help="directory with the Counter's files")
-    given = parser.parse_args()
-    counter = instructions.Counter(Path(given.counted))
+    arguments = parser.parse_args()
+    counter = instructions.Counter(Path(arguments.counted))
     with asyncio.Runner(loop_factory=instructions.TimelessLoop) as runner:
         runner.run(count_all(counter))
     return 0

@@ -7,7 +7,7 @@ from random import Random
 from typing import NamedTuple
 
 LIAR_SHARE = 0.3
-LASTS_S = (2.0, 7.0)
+DURATION_S = (2.0, 7.0)
 FAULTS = (1, 4)
 WALL_STEP_MS = 3_600_000
 MASTER, SLAVE = "10.0.0.1", "10.0.0.2"
@@ -35,7 +35,7 @@ class Event(NamedTuple):
     """KILL and CUT: at the n-th call of the disk from then on; 0 at once."""
     kept: float
     """CUT: the share of unflushed sectors that the disk keeps."""
-    lasts: float
+    duration: float
 
 
 class Plan(NamedTuple):
@@ -51,7 +51,7 @@ class Plan(NamedTuple):
     is_native: bool
     delays: bool
     producers: int
-    lasts: float
+    duration: float
     is_master_lost: bool
     """At the end the master's disk is lost, and its slave is read."""
     events: tuple[Event, ...]
@@ -78,7 +78,7 @@ def drawn(dice: Random) -> Plan:
 def _drawn(dice: Random) -> Plan:
     role = dice.choice(("ALONE", "ALONE", "ASYNC_MASTER", "SYNC_MASTER"))
     is_sync = dice.random() < 0.5
-    lasts = dice.uniform(*LASTS_S)
+    duration = dice.uniform(*DURATION_S)
     steps = dice.random() < 0.15
     hosts = (MASTER,) if role == "ALONE" else (MASTER, MASTER, SLAVE)
     ack_mode = dice.choice(("received", "flushed"))
@@ -96,12 +96,12 @@ def _drawn(dice: Random) -> Plan:
             fault = Fault.KILL
         events.append(
             Event(
-                at=dice.uniform(0.5, lasts),
+                at=dice.uniform(0.5, duration),
                 fault=fault,
                 host=host,
                 call=dice.choice((0, dice.randint(1, 10), dice.randint(1, 80))),
                 kept=dice.choice((0.0, 0.1, 0.5, 0.9, 1.0)),
-                lasts=dice.uniform(0.25, 4.0),
+                duration=dice.uniform(0.25, 4.0),
             )
         )
     return Plan(
@@ -114,7 +114,7 @@ def _drawn(dice: Random) -> Plan:
         is_native=dice.random() < 0.5,
         delays=not (steps or is_master_lost) and dice.random() < 0.6,
         producers=dice.randint(1, 2),
-        lasts=lasts,
+        duration=duration,
         is_master_lost=is_master_lost,
         events=tuple(sorted(events)),
     )
@@ -132,12 +132,12 @@ def mixed(dice: Random) -> Plan:
         faults.append(Fault.PART)
     events = [
         Event(
-            at=dice.uniform(0.5, plan.lasts),
+            at=dice.uniform(0.5, plan.duration),
             fault=dice.choice(faults),
             host=MASTER,
             call=dice.choice((0, dice.randint(1, 80))),
             kept=dice.choice((0.0, 0.5, 1.0)),
-            lasts=dice.uniform(0.25, 2.0),
+            duration=dice.uniform(0.25, 2.0),
         )
         for _ in range(dice.randint(*FAULTS))
     ]

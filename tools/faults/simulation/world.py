@@ -236,7 +236,7 @@ class World:
             self._spawn(self._liar.run(), self._liar.process)
         for event in plan.events:
             self.loop.call_at(event.at, self._happen, event)
-        await asyncio.sleep(plan.lasts)
+        await asyncio.sleep(plan.duration)
         if plan.is_master_lost:
             await self._read_the_slave(makers, reader)
         else:
@@ -276,7 +276,7 @@ class World:
                         host.kill()
                     else:
                         host.cut_power(event.call, event.kept)
-                    self.loop.later(event.lasts, host.start)
+                    self.loop.later(event.duration, host.start)
 
                 if event.call:
                     host.at_call(event.call, crash)
@@ -286,7 +286,7 @@ class World:
                 host.stop()
             case Fault.PART:
                 self._network.part(MASTER, SLAVE)
-                self.loop.later(event.lasts * 6, self._network.heal)
+                self.loop.later(event.duration * 6, self._network.heal)
             case Fault.BREAK:
                 self._network.break_one()
             case Fault.STEP:
@@ -295,8 +295,8 @@ class World:
                 host.is_disk_failing = True
                 host.storage.fail("fdatasync", nth=event.call + 1)
                 host.storage.on_failure = lambda _: self._note_failed_disk(host)
-                self.loop.later(event.lasts, host.kill)
-                self.loop.later(event.lasts * 2, host.start)
+                self.loop.later(event.duration, host.kill)
+                self.loop.later(event.duration * 2, host.start)
 
     def _note_start(self, host: Host) -> None:
         self._notes.operations.append(Started(host.address, self._notes.now_ns()))
@@ -362,7 +362,7 @@ class World:
             if topic in TOPICS
         ]
         self._lost_to = [
-            (when, safe_to) for when, safe_to in self._lost_to if when < self.plan.lasts
+            (when, safe_to) for when, safe_to in self._lost_to if when < self.plan.duration
         ]
         self._judge(self._promised(stored, reads_to=end), stored)
 
