@@ -107,7 +107,11 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Both:
     ours, theirs = run_both(jars, root / "first")
     wrong = [case.name for case in CASES if is_wrong(case, (ours, theirs))]
     if wrong:
-        warnings.warn(f"all is run again, wrong: {', '.join(wrong)}", SeenOnceWarning, stacklevel=1)
+        warnings.warn(
+            f"repeating all cases because these differed: {', '.join(wrong)}",
+            SeenOnceWarning,
+            stacklevel=1,
+        )
         again = run_both(jars, root / "second")
         ours |= {name: again[0][name] for name in wrong}
         theirs |= {name: again[1][name] for name in wrong}

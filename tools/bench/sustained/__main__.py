@@ -332,7 +332,7 @@ def sustained(
     """Load a broker, and print each slice; do nothing if there isn't enough disk space."""
     needed = rate * min(seconds, UNCLEANED_SECONDS) * (KIB + RECORD_MORE) + 2 * file_bytes
     free = shutil.disk_usage(directory).free
-    print(f"{rate:,.0f} sends per second, {needed / GIB:.0f} GiB of {free / GIB:.0f} that are free")
+    print(f"{rate:,.0f} sends per second, {needed / GIB:.0f} GiB of {free / GIB:.0f} available")
     if needed > free:
         print("Not enough disk space; choose a lower --rate or another --directory.")
         return []

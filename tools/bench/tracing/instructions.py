@@ -87,7 +87,7 @@ def table(costs: COSTS) -> Iterator[str]:
         for mode in MODES:
             cost = costs[kind, mode]
             yield f"{kind:<26}{mode:<18}{cost:12.0f}  {cost / before - 1:+.1%}"
-        yield f"{kind:<26}{'to tell of one':<18}{report_cost(costs, kind):12.0f}"
+        yield f"{kind:<26}{'one reported event':<18}{report_cost(costs, kind):12.0f}"
     for at_once in (1, AT_ONCE):
         for mode in MODES:
             cost = way(costs, mode, at_once=at_once)
