@@ -67,6 +67,8 @@ class BrokerConfig:
     reject_transaction_message: bool = setting(default=False, live=True, important=True)
     recall_message_enable: bool = setting(default=False, live=True)
     """Whether producers may recall undelivered timer messages."""
+    allow_recall_when_broker_not_writeable: bool = setting(default=True, live=True)
+    """Whether they may recall them without write permission in brokerPermission."""
     transaction_time_out: int = setting(6_000, unit=MILLISECONDS, live=True, important=True)
     transaction_check_max: int = setting(15, low=1, high=1_000_000, live=True, important=True)
     """How often the producers of a transaction are asked about it."""

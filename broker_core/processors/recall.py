@@ -87,7 +87,7 @@ class RecallProcessor:
             raise RequestRefusedError(ResponseCode.SLAVE_NOT_AVAILABLE, UNAVAILABLE)
         if (
             self._clock.now_ms() < config.start_accept_send_request_time_stamp
-            or not config.broker_permission & PERM_WRITE
+            or not self._is_writeable_enough()
             or not self._timers.is_loaded
         ):
             raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, UNAVAILABLE)
@@ -101,6 +101,11 @@ class RecallProcessor:
                 "recall failed, it needs the message index; set messageIndexEnable=true",
             )
 
+    def _is_writeable_enough(self) -> bool:
+        config = self._config
+        is_writeable = bool(config.broker_permission & PERM_WRITE)
+        return is_writeable or config.allow_recall_when_broker_not_writeable
+
     def _handle(self, text: str, topic: str) -> RecallHandle:
         try:
             handle = recall_handle.decode(text)
@@ -111,7 +116,7 @@ class RecallProcessor:
         if handle.broker_name != self._config.broker_name:
             raise _illegal(UNAVAILABLE)
         left_ms = handle.due_ms - self._clock.now_ms()
-        if not 0 < left_ms <= self._store_config.timer_max_delay_sec * 1000:
+        if not 0 < left_ms < self._store_config.timer_max_delay_sec * 1000:
             raise _illegal("recall failed, timestamp invalid")
         return handle
 

@@ -11,6 +11,7 @@ Source: common/producer/RecallMessageHandle.java (5.3.3).
 from __future__ import annotations
 
 import binascii
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 VERSION = "v1"
 HANDLE_CHARS_MAX = 4_096
+FIELDS_MIN = 5
+URL_SAFE = re.compile(r"[A-Za-z0-9_-]+={0,2}")
 NO_TIME = -1
 """Replaces a time that isn't a number; like RocketMQ, the broker refuses the time."""
 
@@ -68,12 +71,15 @@ def decode(text: str) -> RecallHandle:
     if len(text) > HANDLE_CHARS_MAX:
         raise ValueError("the handle is too long")
     try:
+        if not URL_SAFE.fullmatch(text):
+            raise ValueError("it has characters outside of the URL-safe alphabet")
         data = urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
     except (binascii.Error, ValueError) as error:
         raise ValueError("not base64") from error
     parts = data.split(" ")
-    if len(parts) != 5 or parts[0] != VERSION or not all(parts):
+    if len(parts) < FIELDS_MIN or parts[0] != VERSION or not parts[4]:
         raise ValueError("not five fields")
-    _, topic, broker_name, due, uniq_key = parts
+    # As in RocketMQ, fields of later versions are ignored; an empty field never matches.
+    _, topic, broker_name, due, uniq_key = parts[:FIELDS_MIN]
     is_number = due.isascii() and due.isdecimal() and len(due) <= 19
     return RecallHandle(topic, broker_name, int(due) if is_number else NO_TIME, uniq_key)

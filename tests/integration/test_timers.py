@@ -89,6 +89,7 @@ async def test_a_sends_answer_has_the_queue_and_a_recall_handle(client) -> None:
     ("field", "value", "remark"),
     [
         ("topic", "U", "recall failed, topic not match"),
+        ("topic", "", "recall failed, topic not match"),
         ("broker_name", "broker-b", "recall failed, broker service not available"),
         ("due_ms", 1, "recall failed, timestamp invalid"),
         ("due_ms", 99_999_999_999_999, "recall failed, timestamp invalid"),
@@ -113,6 +114,34 @@ async def test_a_handle_sent_for_another_topic_recalls_nothing(client: Client) -
 
     assert refused.code == ResponseCode.ILLEGAL_OPERATION
     assert [each.body for each in await received(client, "T", 1)] == [b"x"]
+
+
+@pytest.mark.parametrize("text", ["", "x", "djEgVCBicm9rZXItYSAx", "!"])
+async def test_a_text_that_is_no_handle_recalls_nothing(client: Client, text: str) -> None:
+    await client.send("T", b"x")
+
+    refused = await recall(client, text)
+
+    assert refused.code == ResponseCode.ILLEGAL_OPERATION
+    assert refused.remark == "recall handle is invalid"
+
+
+@pytest.mark.parametrize(("allowed", "code"), [("true", 0), ("false", 14)])
+async def test_a_broker_without_write_permission_recalls_unless_that_is_disabled(
+    tmp_path: Path, allowed: str, code: int
+) -> None:
+    keys = {"recallMessageEnable": "true", "allowRecallWhenBrokerNotWriteable": allowed}
+    async with running_broker(tmp_path, **keys) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        answer = await client.send("T", b"x", TIMER_DELAY_MS="60000", UNIQ_KEY="KEY")
+        await client.ask(RequestCode.UPDATE_BROKER_CONFIG, b"brokerPermission=4")
+
+        recalled = await recall(client, answer.ext_fields["recallHandle"])
+
+        assert recalled.code == code
+        if code:
+            assert recalled.remark == "recall failed, broker service not available"
+        await client.shutdown()
 
 
 async def test_recall_is_disabled_by_default(tmp_path: Path) -> None:

@@ -33,16 +33,30 @@ def test_a_handle_of_the_original_can_be_decoded() -> None:
             for each in (
                 b"v2 T broker-a 1 k",
                 b"v1 T broker-a 1",
-                b"v1 T broker-a 1 k more",
-                b"v1  broker-a 1 k",
+                b"v1 T broker-a 1 ",
             )
         ),
         "A" * 5_000,
+        f"{encoded(b'v1 T broker-a 1 k')}\n",
+        encoded(b"v1 T broker-a 1 k").replace("d", "!d", 1),
+        encoded(b"v1 T>>>??? broker-a 1 k").replace("-", "+").replace("_", "/"),
     ],
 )
 def test_a_malformed_handle_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         recall_handle.decode(text)
+
+
+def test_a_handle_with_more_fields_is_read_as_by_the_original() -> None:
+    text = encoded(b"v1 T_delay broker-a 1795810389000 7F000001 more")
+
+    assert recall_handle.decode(text) == GOOD
+
+
+def test_an_empty_field_matches_no_topic_and_no_broker() -> None:
+    """Like RocketMQ, which rejects the topic rather than the handle."""
+    assert recall_handle.decode(encoded(b"v1  broker-a 1 k")).topic == ""
+    assert recall_handle.decode(encoded(b"v1 T  1 k")).broker_name == ""
 
 
 @pytest.mark.parametrize("time", ["-1", "x", "\u0661", "99999999999999999999"])
