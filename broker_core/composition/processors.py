@@ -387,5 +387,7 @@ def build_consuming(
         partial(parts.revival.spawn, name="pop"),
         clock,
     )
-    acks = PopAcksProcessor(config.broker_name, storage.topics, store, parts.engine, consumer_trace)
+    acks = PopAcksProcessor(
+        config.broker_name, storage.topics, store, parts.engine, consumer_trace, clock
+    )
     return ConsumerProcessors(pull, pop, acks, OffsetsProcessor(storage.offsets, commits, store))

@@ -21,10 +21,12 @@ from broker_core.protocol import java_json
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.headers import fields
 from broker_core.protocol.receipt import ORDERED_QUEUE, RETRY_KIND, Receipt, parse_receipt
+from broker_core.steps import run_for
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Awaitable, Container, Generator
 
+    from broker_core.clock import Clock
     from broker_core.metadata.topics import Topics
     from broker_core.pop.engine import PopEngine
     from broker_core.processors.consumer_trace import ConsumerTrace
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 BATCH_MAX = 1_024
 """Entries in a batch. Each acknowledges up to 32 messages."""
+AT_ONCE_S = 0.002
+"""How long a batch is served before other connections have their turns."""
 
 
 class _BatchAck(msgspec.Struct):
@@ -67,12 +71,14 @@ class PopAcksProcessor:
         store: MessageStore,
         engine: PopEngine,
         trace: ConsumerTrace,
+        clock: Clock,
     ) -> None:
         self._broker_name = broker_name
         self._topics = topics
         self._store = store
         self._engine = engine
         self._trace = trace
+        self._monotonic = clock.monotonic
 
     def ack_message(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         """ACK_MESSAGE.
@@ -92,8 +98,12 @@ class PopAcksProcessor:
 
     def batch_ack_message(
         self, request: RemotingCommand, connection: Connection
-    ) -> RemotingCommand:
-        """BATCH_ACK_MESSAGE. Answers SUCCESS, NO_MESSAGE for an empty batch, or SYSTEM_ERROR."""
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
+        """BATCH_ACK_MESSAGE. Answers SUCCESS, NO_MESSAGE for an empty batch, or SYSTEM_ERROR.
+
+        Each entry writes a record to the log, so a long batch takes several turns of the event
+        loop, even after its client has disconnected.
+        """
         try:
             body = java_json.decode_as(request.body, _BatchBody) if request.body else _BatchBody()
         except ValueError as error:
@@ -107,8 +117,18 @@ class PopAcksProcessor:
                 ResponseCode.SYSTEM_ERROR,
                 f"the batch has {len(body.acks)} entries, more than {BATCH_MAX}",
             )
+        steps = self._batch_steps(request, body, connection)
+        end = run_for(AT_ONCE_S, self._monotonic, steps)
+        if end is None:
+            return connection.run(steps)
+        answer: RemotingCommand = end.value
+        return answer
+
+    def _batch_steps(
+        self, request: RemotingCommand, body: _BatchBody, connection: Connection
+    ) -> Generator[None, None, RemotingCommand]:
         is_refused = False
-        for ack in body.acks:
+        for ack in body.acks or ():
             receipt = Receipt(
                 ack.start_offset,
                 ack.pop_time_ms,
@@ -120,10 +140,10 @@ class PopAcksProcessor:
                 ack.start_offset,
             )
             key = self._leased_in(QueueKey(ack.group, ack.topic, ack.queue_id), receipt)
-            outcome = self._acknowledge(
-                key, receipt, _BitOffsets(ack.start_offset, ack.bits), connection
-            )
-            is_refused = is_refused or outcome is Outcome.UNWRITABLE
+            for offsets in self._parts(key, receipt, _BitOffsets(ack.start_offset, ack.bits)):
+                outcome = self._acknowledge(key, receipt, offsets, connection)
+                is_refused = is_refused or outcome is Outcome.UNWRITABLE
+                yield
         if is_refused:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
@@ -173,6 +193,16 @@ class PopAcksProcessor:
                 "reviveQid": str(ORDERED_QUEUE if receipt.is_ordered else 0),
             },
         )
+
+    def _parts(
+        self, key: QueueKey, receipt: Receipt, offsets: Container[int]
+    ) -> list[Container[int]]:
+        """Split an entry into parts of which each writes at most one record."""
+        if not receipt.is_ordered:
+            return [offsets]
+        handle = Handle(receipt.start_offset, receipt.pop_time_ms)
+        leased = self._engine.leased_by(key, handle, is_ordered=True)
+        return [(offset,) for offset in leased if offset in offsets] or [()]
 
     def _acknowledge(
         self, key: QueueKey, receipt: Receipt, offsets: Container[int], connection: Connection
