@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from broker_core.metrics import own, rocketmq
 from broker_core.metrics.exposition import lines_of
-from broker_core.metrics.pop import pop_metrics
+from broker_core.metrics.pop import flights_of, pop_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,6 +74,7 @@ class MetricsPage:
         readings, series_max = self._readings, self._series_max()
         # Read one more than shown, so that the page reports the truncation.
         rows = await readings.parts.progress.rows(series_max + 1)
+        flights = await flights_of(self._pop[0], series_max, self._clock)
         counters, gauges = readings.counters(), readings.gauges()
         metrics = chain(
             rocketmq.metrics_of(
@@ -88,7 +89,7 @@ class MetricsPage:
                 readings.parts, counters, gauges, self._parked_pulls(), len(asyncio.all_tasks())
             ),
             own.budget_metrics(self._budgets),
-            pop_metrics(*self._pop, self._clock.now_ms()),
+            pop_metrics(*self._pop, flights, self._clock.now_ms()),
             own.replication_metrics(self._replication),
             own.process_metrics(counters, gauges, readings.boot_ms),
             own.native_metrics(None if self._fallbacks is None else self._fallbacks()),

@@ -27,7 +27,7 @@ from broker_core.pop.revive_log import INVISIBLE_MS_MAX
 from broker_core.store.results import GetMessageResult, GetMessageStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Container, Generator
+    from collections.abc import Awaitable, Callable, Container, Generator, Iterator
 
     from broker_core.clock import Clock
     from broker_core.message.message import MessageExt
@@ -248,14 +248,17 @@ class PopEngine:
         checkpoint = self.leases.find(key, handle)
         return [] if checkpoint is None else checkpoint.leased()
 
-    def in_flight(self) -> dict[QueueKey, InFlight]:
-        """Return the leased messages of each group by queue, omitting queues without leases."""
-        flights = self.leases.in_flight()
-        for key, order in self.orders.items():
-            held = self._in_flight(order)
-            if held.message_count:
-                flights[key] = held
-        return flights
+    def in_flight(self) -> Iterator[tuple[QueueKey, InFlight]]:
+        """Yield the leased messages of each group by queue, omitting queues without leases.
+
+        The leases may change during the iteration.
+        """
+        for key in self.leases.queues():
+            if key not in self.orders and (held := self.leases.in_flight_of(key)).message_count:
+                yield key, held
+        for key, order in list(self.orders.items()):
+            if (held := self._in_flight(order)).message_count:
+                yield key, held
 
     def in_flight_of(self, group: str, topic: str, queue_id: int) -> InFlight:
         """Return a group's leased messages in a queue."""

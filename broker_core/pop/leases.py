@@ -184,9 +184,17 @@ class Leases:
         checkpoint.record_offset = record_offset
         self._by_record.move_to_end(checkpoint)
 
-    def in_flight(self) -> dict[QueueKey, InFlight]:
-        """Return the leased messages of each group by queue."""
-        return {key: _in_flight(queue) for key, queue in self._queues.items()}
+    def queues(self) -> list[QueueKey]:
+        """Return the queues with leases."""
+        return list(self._queues)
+
+    def first_offsets(self, group: str) -> list[tuple[QueueKey, int]]:
+        """Return the first leased offset of each of a group's queues."""
+        return [
+            (key, min(queue.by_offset))
+            for key, queue in self._queues.items()
+            if key.group == group and queue.by_offset
+        ]
 
     def in_flight_of(self, key: QueueKey) -> InFlight:
         """Return a group's leased messages in a queue, or zeros."""

@@ -140,7 +140,7 @@ async def test_messages_are_leased_from_the_master(
 
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "receive and acknowledge messages on its master" in (answer.remark or "")
-    assert not broker.storage.pop.engine.in_flight()
+    assert not list(broker.storage.pop.engine.in_flight())
 
 
 async def test_a_groups_mode_is_set_on_the_master(client: Client, broker: Broker) -> None:

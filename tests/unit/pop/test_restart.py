@@ -131,7 +131,7 @@ async def test_a_deleted_group_has_no_leases_after_a_kill(
 
     again = await restarted(leased, storage)
 
-    assert not again.engine.in_flight()
+    assert not list(again.engine.in_flight())
     await again.stop()
 
 
