@@ -14,10 +14,12 @@ from broker_core.pop.orders import Orders
 from broker_core.pop.pollers import Pollers
 from broker_core.pop.revival import Revival
 from broker_core.pop.revive_log import ReviveLog
+from broker_core.pop.takeover import Takeover
 from broker_core.protocol.bodies.route import TopicRouteData
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.steps import run_for, run_to_end
+from broker_core.timers.recovery import may_be_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -49,6 +51,8 @@ class PopParts:
 
     engine: PopEngine
     revival: Revival
+    takeover: Takeover
+    store: MessageStore
     pollers: Pollers
     modes: RequestModes
     clock: Clock
@@ -57,7 +61,7 @@ class PopParts:
         """Read the leases from the log before the broker starts as a master. Blocks."""
         self.engine.clear()
         run_to_end(self.engine.log.replay_steps())
-        self.engine.orders.schedule_all()
+        self._replayed()
 
     async def load_in_turns(self) -> None:
         """Read the leases after a promotion; no turn of the event loop takes much over TURN_S."""
@@ -65,7 +69,11 @@ class PopParts:
         steps = self.engine.log.replay_steps()
         while run_for(TURN_S, self.clock.monotonic, steps) is None:
             await self.clock.sleep(0)
+        self._replayed()
+
+    def _replayed(self) -> None:
         self.engine.orders.schedule_all()
+        self.takeover.begin(may_be_foreign=may_be_foreign(self.store))
 
 
 def build_pop(
@@ -99,6 +107,8 @@ def build_pop(
     )
     engine = PopEngine(store, topics, offsets, leases, orders, log, clock)
     revival = Revival(engine, store, topics, groups, clock)
+    takeover = Takeover(log, leases, offsets, store, clock)
+    takeover.on_finished = revival.wake
     pollers = Pollers(parked_pulls, clock, limits)
     engine.on_unblocked = revival.on_unblocked = pollers.wake
     parked_pulls.on_group_ended = pollers.end_group
@@ -118,7 +128,7 @@ def build_pop(
     offsets.on_topic_deleted = engine.forget_topic
     offsets.on_group_deleted = engine.forget_group
     modes = RequestModes(foundation.document("messageRequestMode.json"), limits)
-    return PopParts(engine, revival, pollers, modes, clock)
+    return PopParts(engine, revival, takeover, store, pollers, modes, clock)
 
 
 def _report_redeliveries(revival: Revival, stats: BrokerStats, trace: StoredTrace) -> None:

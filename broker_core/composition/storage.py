@@ -33,7 +33,8 @@ from broker_core.stats.counters import BrokerStats
 from broker_core.store.message_store import MessageStore
 from broker_core.store.self_check import SelfCheck
 from broker_core.timers.checkpoint import read_checkpoint
-from broker_core.timers.service import Events, TimerService
+from broker_core.timers.events import Events
+from broker_core.timers.service import TimerService
 from broker_core.trace.stored import StoredTrace
 from broker_core.trace.tracer import Tracer
 from broker_core.transaction.resolve import Transactions
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from broker_core.composition.foundation import Foundation
     from broker_core.delivery.sql92.expression import Expression
     from broker_core.message.message import MessageExt
+    from broker_core.pop.takeover import Takeover
     from broker_core.remoting.connection import Connection
     from broker_core.store.flush import Flush
     from broker_core.store.results import PutMessageResult
@@ -141,7 +143,7 @@ def build_storage(foundation: Foundation) -> StorageParts:
         parked_pulls=parked_pulls,
         pop=pop,
         schedule=_schedule(foundation, store, stats, trace),
-        timers=_timers(foundation, store, stats, trace),
+        timers=_timers(foundation, store, stats, trace, pop.takeover),
         transactions=Transactions(
             store,
             offsets,
@@ -345,13 +347,18 @@ def _schedule(
 
 
 def _timers(
-    foundation: Foundation, store: MessageStore, stats: BrokerStats, trace: StoredTrace
+    foundation: Foundation,
+    store: MessageStore,
+    stats: BrokerStats,
+    trace: StoredTrace,
+    takeover: Takeover,
 ) -> TimerService:
     def on_delivered(
         message: MessageExt, topic: str, queue_id: int, result: PutMessageResult
     ) -> None:
         stats.put_again(topic, result.wrote_size)
         trace.due(message, topic, queue_id, result)
+        takeover.note_delivered(topic, queue_id, result)
 
     def on_deferred(queue_id: int, result: PutMessageResult) -> None:
         stats.deferred(RMQ_SYS_TIMER_TOPIC, queue_id, result.wrote_size)
@@ -366,7 +373,7 @@ def _timers(
         foundation.steady,
         foundation.store_host,
         lambda: read_checkpoint(files, foundation.config_directory / TIMER_CHECKPOINT),
-        Events(on_delivered, on_deferred),
+        Events(on_delivered, on_deferred, takeover.claim, takeover.store, takeover.finish),
     )
     store.retention.may_delete_before = timers.may_delete_before
     return timers

@@ -278,17 +278,24 @@ class PopEngine:
 
     def forget_topic(self, topic: str) -> None:
         """End the leases in a deleted topic."""
-        for key in [key for key in self.orders if key.topic == topic]:
-            del self.orders[key]
+        self._drop_orders(lambda key: key.topic == topic)
         self.leases.drop_queues(topics=frozenset({topic}))
 
     def forget_group(self, group: str) -> None:
-        """End the leases of a deleted group."""
-        ordered = [key for key in self.orders if key.group == group]
-        for key in ordered:
-            del self.orders[key]
+        """End the leases of a deleted group.
+
+        If its offsets are kept, they return to its first leased messages, so that a group of the
+        same name gets them.
+        """
+        ordered = self._drop_orders(lambda key: key.group == group)
+        keeps_offsets = self.log.return_offsets(group)
         if self.leases.drop_queues(group=group) or ordered:
-            self.log.write_group_end(group)
+            self.log.write_group_end(group, keeps_offsets=keeps_offsets)
+
+    def _drop_orders(self, is_deleted: Callable[[QueueKey], bool]) -> int:
+        """Drop ordered leases; a pop that is reading one of the queues leases nothing."""
+        self._reading = {key for key in self._reading if not is_deleted(key)}
+        return self.orders.drop_queues(is_deleted)
 
     def _require_leases(self) -> None:
         if not self.log.is_read:
@@ -374,7 +381,10 @@ class PopEngine:
             offset = self._offset(key, request, is_retry=is_retry)
             result = self._get(key, offset, min(room, may), request)
             if not isinstance(result, GetMessageResult):
-                result = yield from self._wait_for(key, result)
+                read = yield from self._wait_for(key, result)
+                if read is None:
+                    break
+                result = read
                 if self._offsets.query(*key) not in (offset, -1):
                     continue  # An administrator reset it during the read.
             if result.status in OFFSET_INVALID or result.status in NO_MATCH:
@@ -442,7 +452,10 @@ class PopEngine:
             offset = self._offset(key, request, is_retry=False)
             result = self._get(key, offset, room, request)
             if not isinstance(result, GetMessageResult):
-                result = yield from self._wait_for(key, result)
+                read = yield from self._wait_for(key, result)
+                if read is None:
+                    return
+                result = read
                 if self._offsets.query(*key) not in (offset, -1) or self._is_blocked(key, request):
                     continue
             if result.status in OFFSET_INVALID or result.status in NO_MATCH:
@@ -574,11 +587,14 @@ class PopEngine:
 
     def _wait_for(
         self, key: QueueKey, result: Awaitable[GetMessageResult]
-    ) -> Generator[Awaitable[GetMessageResult], GetMessageResult, GetMessageResult]:
-        """Keep other pops out of the queue during a read; both would find the same messages."""
+    ) -> Generator[Awaitable[GetMessageResult], GetMessageResult, GetMessageResult | None]:
+        """Keep other pops out of the queue during a read; both would find the same messages.
+
+        Return None if the topic or the group was deleted during the read.
+        """
         self._reading.add(key)
         try:
             read = yield result
+            return read if key in self._reading else None
         finally:
             self._reading.discard(key)
-        return read

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from broker_core.pop.checkpoint import OFFSETS_MAX, QueueKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ENDS_MAX = 1_000
 """Outdated entries in the heap of the queues' ends, in addition to two for each queue."""
@@ -185,6 +189,13 @@ class Orders(OrderedDict[QueueKey, Order]):
             self._counts[key.group] = left
         else:
             del self._counts[key.group]
+
+    def drop_queues(self, is_dropped: Callable[[QueueKey], bool]) -> int:
+        """Drop the batches of some queues; return their number."""
+        dropped = [key for key in self if is_dropped(key)]
+        for key in dropped:
+            del self[key]
+        return len(dropped)
 
     def discard(self, key: QueueKey) -> None:
         if key in self:

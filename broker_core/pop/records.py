@@ -90,6 +90,8 @@ class GroupEndRecord(msgspec.Struct, gc=False, frozen=True):
     """The deletion of a group, which ends its leases."""
 
     group: str
+    keeps_offsets: bool = False
+    """Whether its offsets are kept, and return to its first leased messages."""
 
 
 encode = msgspec.json.Encoder().encode

@@ -100,6 +100,10 @@ class Revival(Service):
         self._cancel_timer()
         await super().shutdown()
 
+    def wake(self) -> None:
+        """Look for ended leases now."""
+        self._wake.set()
+
     def wake_at(self, due: float) -> None:
         """Wake up at `due`, in monotonic seconds, or earlier."""
         if self._is_started and (self._timer is None or due < self._timer_at):
@@ -110,6 +114,8 @@ class Revival(Service):
     async def revive_due(self) -> bool:
         """Redeliver messages whose leases have ended; return whether more may be due."""
         now = self._turn_began_at = self._clock.monotonic()
+        if not self._engine.log.is_read:
+            return False  # The acknowledgements may follow; see Takeover.
         for key in self._engine.orders.pop_unblocked(now):
             self.on_unblocked(key.topic, key.queue_id)
         for _ in range(CHECKPOINTS_PER_TURN):

@@ -63,7 +63,7 @@ class ReviveLog:
     """Writes and reads the records. Event loop only, except for `replay_steps` before the start.
 
     Attributes:
-        is_read: whether all leases in the log have been read.
+        is_taking_over: whether more leases may follow from a RocketMQ broker's timer messages.
     """
 
     def __init__(
@@ -88,10 +88,16 @@ class ReviveLog:
         self._clock = clock
         self._steady = steady
         self._is_rewriting = False
-        self.is_read = False
+        self.is_taking_over = False
+        self._is_replayed = False
         self._begin = 0
         self._ends_elsewhere: dict[int, int] = {}
         self._leased_elsewhere: set[Checkpoint] = set()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all leases are known."""
+        return self._is_replayed and not self.is_taking_over
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> bool:
         """Write the leases of a checkpoint; return False if the store refuses the record."""
@@ -184,9 +190,20 @@ class ReviveLog:
         )
         return self._put(records.TAG_ORDER_ACK, text) >= 0
 
-    def write_group_end(self, group: str) -> bool:
+    def write_group_end(self, group: str, *, keeps_offsets: bool) -> bool:
         """Write the deletion of a group, which ends its leases; return as `write_order` does."""
-        return self._put(records.TAG_GROUP_END, records.encode(records.GroupEndRecord(group))) >= 0
+        text = records.encode(records.GroupEndRecord(group, keeps_offsets))
+        return self._put(records.TAG_GROUP_END, text) >= 0
+
+    def return_offsets(self, group: str) -> bool:
+        """Move a group's offsets back to its first leased messages; return whether it has any."""
+        has_offsets = False
+        for key, first in self._leases.first_offsets(group):
+            offset = self._offsets.query(*key)
+            has_offsets = has_offsets or offset >= 0
+            if first < offset:
+                self._offsets.commit(*key, first)
+        return has_offsets
 
     def note_progress(self) -> None:
         """Store the first position that a restart reads, and the position the table covers.
@@ -211,7 +228,7 @@ class ReviveLog:
 
     def forget(self) -> None:
         """Keep the stored positions unchanged until they are read again."""
-        self.is_read = False
+        self._is_replayed = self.is_taking_over = False
         self._ends_elsewhere.clear()
         self._leased_elsewhere.clear()
 
@@ -230,7 +247,7 @@ class ReviveLog:
         self._begin = self._first_unread(QUEUE_ID)
         for queue_id in sorted(self._store.queue_ids(self.topic), reverse=True):
             yield from self._replay_queue(queue_id)
-        self.is_read = True
+        self._is_replayed = True
         if self._leases.count or self._orders:
             logger.info(
                 "leases loaded messages=%d checkpoints=%d ordered_queues=%d",
@@ -310,18 +327,36 @@ class ReviveLog:
             order = self._orders.get(key)
             if order is not None and order.pop_time_ms == order_ack.pop_time_ms:
                 order.end_lease(order_ack.offset)
-                self._raise_offset(key, order.committed, is_newer=is_newer)
+                if is_newer:
+                    self.raise_offset(key, order.committed)
                 if not order.times:
                     del self._orders[key]
         elif tag == records.TAG_GROUP_END:
-            group = records.decode_group_end(body).group
-            self._leases.drop_queues(group=group)
-            for key in [key for key in self._orders if key.group == group]:
-                del self._orders[key]
+            self._apply_group_end(records.decode_group_end(body), is_newer=is_newer)
 
-    def _apply_checkpoint(
-        self, found: records.CheckpointRecord, message: MessageExt, *, is_newer: bool
-    ) -> None:
+    def _apply_group_end(self, end: records.GroupEndRecord, *, is_newer: bool) -> None:
+        if is_newer and end.keeps_offsets:
+            self.return_offsets(end.group)
+        self._leases.drop_queues(group=end.group)
+        self._orders.drop_queues(lambda key: key.group == end.group)
+        if is_newer and not end.keeps_offsets:
+            # Older records have just restored them.
+            self._offsets.delete_group(end.group)
+
+    def apply_delivered(self, commit_log_offset: int, queue_id: int, queue_offset: int) -> None:
+        """Read a record that the timer service has just put; only RocketMQ sends them as timers."""
+        if not self.is_read:
+            return
+        self._replay_record(commit_log_offset, queue_offset, is_newer=False)
+        if queue_id != QUEUE_ID:
+            self._ends_elsewhere[queue_id] = queue_offset + 1
+
+    def checkpoint_of(self, found: records.CheckpointRecord, recorded_ms: int) -> Checkpoint | None:
+        """Return the leases in a record, or None if their messages don't exist.
+
+        Raises:
+            ValueError: the record isn't valid.
+        """
         offsets = [found.start_offset + delta for delta in found.deltas]
         if (
             not 0 < len(offsets) <= OFFSETS_MAX
@@ -332,22 +367,31 @@ class ReviveLog:
                 f"it has no valid list of 1 to {OFFSETS_MAX} offsets, or no valid invisible time"
             )
         key = QueueKey(found.group, found.topic, found.queue_id)
-        again = self._leases.find(key, Handle(found.start_offset, found.pop_time_ms))
-        if again is not None:
-            self._leases.record_moved(again, self._record_offset(message))
-            return
-        if not self._messages_exist(key, offsets[-1], message.store_timestamp):
-            return
+        if not self._messages_exist(key, offsets[-1], recorded_ms):
+            return None
         left_ms = found.pop_time_ms + found.invisible_ms - self._steady.now_ms()
         due = self._clock.monotonic() + max(0, min(left_ms, found.invisible_ms)) / 1000
         checkpoint = Checkpoint(
             key, found.start_offset, offsets, found.pop_time_ms, found.invisible_ms, due
         )
         checkpoint.acked = found.bits & BITS & ((1 << len(offsets)) - 1)
-        checkpoint.record_offset = self._record_offset(message)
         checkpoint.is_suspended = found.suspend is True
+        return checkpoint
+
+    def _apply_checkpoint(
+        self, found: records.CheckpointRecord, message: MessageExt, *, is_newer: bool
+    ) -> None:
+        key = QueueKey(found.group, found.topic, found.queue_id)
+        again = self._leases.find(key, Handle(found.start_offset, found.pop_time_ms))
+        if again is not None:
+            self._leases.record_moved(again, self._record_offset(message))
+            return
+        checkpoint = self.checkpoint_of(found, message.store_timestamp)
+        if checkpoint is None:
+            return
+        checkpoint.record_offset = self._record_offset(message)
         leased = self._leases.leased_offsets(key)
-        for index, offset in enumerate(offsets):
+        for index, offset in enumerate(checkpoint.offsets):
             other = leased.get(offset)
             # Queues are read one after another, so the times decide which lease is newer.
             if other in self._leased_elsewhere and other.pop_time_ms > checkpoint.pop_time_ms:
@@ -356,7 +400,8 @@ class ReviveLog:
             self._leases.add(checkpoint)
             if message.queue_id != QUEUE_ID:
                 self._leased_elsewhere.add(checkpoint)
-        self._raise_offset(key, offsets[-1] + 1, is_newer=is_newer)
+        if is_newer:
+            self.raise_offset(key, checkpoint.offsets[-1] + 1)
 
     def _record_offset(self, message: MessageExt) -> int:
         """Return the offset in the first queue from which a restart must read this record."""
@@ -386,7 +431,8 @@ class ReviveLog:
             self._orders.move_to_end(key)
         else:
             self._orders.discard(key)
-        self._raise_offset(key, order.committed, is_newer=is_newer)
+        if is_newer:
+            self.raise_offset(key, order.committed)
 
     def _messages_exist(self, key: QueueKey, last: int, recorded_ms: int) -> bool:
         """Return whether the leased messages exist; a recreated topic has different messages."""
@@ -395,9 +441,9 @@ class ReviveLog:
         stored_ms = store.store_timestamp(key.topic, key.queue_id, last)
         return last < end and stored_ms <= recorded_ms
 
-    def _raise_offset(self, key: QueueKey, offset: int, *, is_newer: bool) -> None:
-        """Move a consumer offset forward to `offset` if the record is newer than the file."""
-        if not is_newer or key.topic not in self._topics.table:
+    def raise_offset(self, key: QueueKey, offset: int) -> None:
+        """Move a consumer offset forward to `offset`, to the end of a lease."""
+        if key.topic not in self._topics.table:
             return
         offset = min(offset, self._store.max_offset_in_queue(key.topic, key.queue_id))
         if offset > self._offsets.query(key.group, key.topic, key.queue_id):
@@ -436,6 +482,8 @@ class ReviveLog:
 
     def _rewrite_oldest(self, end: int) -> None:
         """Write an old lease again, so that a restart reads a short stretch of the log."""
+        if self.is_taking_over:
+            return
         held = len(self._leases) + len(self._orders)
         far = end - max(REPLAYED_MIN, REPLAYED_PER_LEASE * held)
         if far <= 0:

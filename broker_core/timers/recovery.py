@@ -24,7 +24,7 @@ from broker_core.timers.completions import NO_COPY
 from broker_core.timers.pending import PendingTimers, TimerClock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from broker_core.message.message import MessageExt
     from broker_core.timers.checkpoint import Checkpoint
@@ -87,11 +87,17 @@ class TimerRecovery:
         unrecorded: queue offsets of finished timers that no completion record names.
     """
 
-    def __init__(self, store: ReadStore, checkpoint: Checkpoint) -> None:
+    def __init__(
+        self, store: ReadStore, checkpoint: Checkpoint, claim: Callable[[MessageExt], bool]
+    ) -> None:
         self._store = store
         self._checkpoint = checkpoint
+        self._claim = claim
         self._records = CompletionRecords(store)
         last = self._records.last()
+        # Without a record, any message may be RocketMQ's: recovery from the log writes due times
+        # into the units of these, too.
+        self._reads_all = last is None
         low = store.min_offset_in_queue(RMQ_SYS_TIMER_TOPIC, TIMER_QUEUE_ID)
         self.first_offset = low if last is None else max(low, last.first_offset)
         self._next_record = self._records.first_after(self.first_offset)
@@ -135,17 +141,27 @@ class TimerRecovery:
     def _read_units(self) -> int:
         queue_offset = self.pending.next_offset
         units = self._store.units(RMQ_SYS_TIMER_TOPIC, TIMER_QUEUE_ID, queue_offset, UNITS_PER_STEP)
+        left = RECORDS_PER_STEP
         for commit_log_offset, size, code in units:
+            if left == 0:
+                break
             at = queue_offset - self.first_offset
             is_finished = at < len(self._finished) and self._finished[at]
             if is_finished or size == FILLER_SIZE:
                 self.pending.skip(1)
-            elif code > HASH_MAX and not self._checkpoint.covers(queue_offset, code):
-                self.pending.add(queue_offset, code, TimerClock.WALL)
-            elif code > HASH_MAX:
+            elif code > HASH_MAX and self._checkpoint.covers(queue_offset, code):
                 self._skip(queue_offset)
+            elif code > HASH_MAX and not self._reads_all:
+                self.pending.add(queue_offset, code, TimerClock.WALL)
             else:
-                self._add_foreign(queue_offset, read_message(self._store, commit_log_offset, size))
+                left -= 1
+                message = read_message(self._store, commit_log_offset, size)
+                if code <= HASH_MAX:
+                    self._add_foreign(queue_offset, message)
+                elif message is not None and self._claim(message):
+                    self._skip(queue_offset)
+                else:
+                    self.pending.add(queue_offset, code, TimerClock.WALL)
             queue_offset += 1
         return len(units)
 
@@ -153,6 +169,9 @@ class TimerRecovery:
         """Add a message of a RocketMQ broker, which rolls and deletes messages differently."""
         due_ms = None if message is None else due_ms_of(message.properties)
         if message is None or due_ms is None or self._checkpoint.covers(queue_offset, due_ms):
+            self._skip(queue_offset)
+            return
+        if self._claim(message):
             self._skip(queue_offset)
             return
         properties = message.properties
@@ -176,6 +195,17 @@ class TimerRecovery:
     def _drop(self, queue_offset: int | None) -> None:
         if queue_offset is not None and self.pending.remove(queue_offset):
             self.unrecorded.append(queue_offset)
+
+
+def may_be_foreign(store: ReadStore) -> bool:
+    """Return whether RocketMQ may have stored pending timers: a cheap check before a recovery."""
+    low = store.min_offset_in_queue(RMQ_SYS_TIMER_TOPIC, TIMER_QUEUE_ID)
+    end = store.max_offset_in_queue(RMQ_SYS_TIMER_TOPIC, TIMER_QUEUE_ID)
+    if low >= end:
+        return False
+    units = store.units(RMQ_SYS_TIMER_TOPIC, TIMER_QUEUE_ID, end - 1, 1)
+    is_hash = bool(units) and units[0][2] <= HASH_MAX
+    return is_hash or CompletionRecords(store).last() is None
 
 
 def read_message(store: ReadStore, commit_log_offset: int, size: int) -> MessageExt | None:

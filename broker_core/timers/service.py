@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker_core.errors import BrokerError, RequestRefusedError
 from broker_core.formats import record
@@ -64,11 +64,10 @@ if TYPE_CHECKING:
     from broker_core.message.message import MessageExt
     from broker_core.store.results import PutMessageResult
     from broker_core.timers.checkpoint import Checkpoint
+    from broker_core.timers.events import Events
     from broker_core.timers.recall_handle import RecallHandle
     from broker_core.timers.store import TimerStore
 
-    DeliveryCallback = Callable[[MessageExt, str, int, PutMessageResult], None]
-    DeferralCallback = Callable[[int, PutMessageResult], None]
     Place = tuple[str, int]
 
 logger = logging.getLogger(__name__)
@@ -89,18 +88,6 @@ SPAN_PER_TIMER = 2
 MATCHES_MAX = 16
 """Messages returned for one key."""
 ILLEGAL = frozenset({PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED})
-
-
-class Events(NamedTuple):
-    """Callbacks of the service.
-
-    Attributes:
-        on_delivered: called with a delivered message, its topic, its queue and its put.
-        on_deferred: called with the queue and the put of a pending message.
-    """
-
-    on_delivered: DeliveryCallback | None = None
-    on_deferred: DeferralCallback | None = None
 
 
 class TimerService(Service):
@@ -280,15 +267,22 @@ class TimerService(Service):
         return False
 
     async def load(self) -> None:
-        """Read the pending timers in small steps that don't block the event loop."""
-        recovery = TimerRecovery(self._store, self._checkpoint())
+        """Read the pending timers in small steps that don't block the event loop.
+
+        They stay unloaded if another service can't store the messages that it claimed.
+        """
+        recovery = TimerRecovery(self._store, self._checkpoint(), self._events.claim)
         while recovery.step():
             await self._clock.sleep(0)
+        if not await self._events.store_claimed():
+            await self._clock.sleep(RETRY_MS / 1000)
+            return
         self._pending = recovery.finish()
         self._recorded_first = recovery.first_offset
         first = self._pending.first_offset
         self._unrecorded = [FinishedTimer(each) for each in recovery.unrecorded if each >= first]
         self.is_loaded = True
+        self._events.on_loaded()
         if self._pending.count:
             logger.info(
                 "timers loaded pending=%d first_offset=%d next_offset=%d",

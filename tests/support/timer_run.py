@@ -11,7 +11,8 @@ from broker_core.counted_log import CountedLog
 from broker_core.message import properties as message_properties
 from broker_core.store.results import PutMessageStatus
 from broker_core.timers.checkpoint import Checkpoint
-from broker_core.timers.service import Events, TimerService
+from broker_core.timers.events import Events
+from broker_core.timers.service import TimerService
 from tests.support.builders import HOST, a_store, read_all, store_config
 
 if TYPE_CHECKING:
