@@ -149,13 +149,19 @@ class GroupsAdmin:
         return request.answer(ResponseCode.SUCCESS, body=body)
 
     def delete(self, request: RemotingCommand, _: Connection) -> Awaitable[RemotingCommand]:
-        """DELETE_SUBSCRIPTIONGROUP. Answers SUCCESS. Field: removeOffset (4.9) or cleanOffset."""
+        """DELETE_SUBSCRIPTIONGROUP. Answers SUCCESS. Field: removeOffset (4.9) or cleanOffset.
+
+        Ends the group's leases. Without the field, its offsets return to the first leased messages.
+        """
         header = request.ext_fields
         group = fields.text(header, "groupName")
         self._groups.delete(group)
         self._stats.forget_group(group)
         if fields.boolean(header, "removeOffset") or fields.boolean(header, "cleanOffset"):
             self._offsets.delete_group(group)
+        else:
+            self._offsets.on_group_deleted(group)
+        self._parked_pulls.end_group(group)
         return self._answer_when_written(request, group)
 
     async def _answer_when_written(self, request: RemotingCommand, group: str) -> RemotingCommand:

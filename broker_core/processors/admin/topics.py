@@ -131,14 +131,17 @@ class TopicsAdmin:
         Differs: also deletes the topic's consumer offsets, as 5.x does. 4.9 keeps them, which puts
         the groups past the end of a new topic with the same name. Waiting pulls are answered with
         offset 0 immediately; 4.9 keeps them, and their clients skip messages of the new topic.
+        The retry topics of POP groups are deleted with the topic, as in 5.x.
         """
         topic = fields.text(request.ext_fields, "topic")
         self._refuse_system_topic(topic)
-        self._topics.delete(topic)
-        self._store.delete_topic(topic)
-        self._offsets.delete_topic(topic)
-        self._parked_pulls.end(topic)
-        self._stats.forget_topic(topic)
+        retries = (names.pop_retry_topic(group, topic) for group in self._offsets.groups_of(topic))
+        for each in [topic, *(retry for retry in retries if retry in self._topics.table)]:
+            self._topics.delete(each)
+            self._store.delete_topic(each)
+            self._offsets.delete_topic(each)
+            self._parked_pulls.end(each)
+            self._stats.forget_topic(each)
         return self._answer_when_deleted(request, topic)
 
     def get_all(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
