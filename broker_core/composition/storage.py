@@ -358,7 +358,7 @@ def _timers(
     ) -> None:
         stats.put_again(topic, result.wrote_size)
         trace.due(message, topic, queue_id, result)
-        takeover.note_delivered(topic, queue_id, result)
+        takeover.note_delivered(message, topic, queue_id, result)
 
     def on_deferred(queue_id: int, result: PutMessageResult) -> None:
         stats.deferred(RMQ_SYS_TIMER_TOPIC, queue_id, result.wrote_size)

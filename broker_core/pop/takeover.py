@@ -12,6 +12,7 @@ Source: broker/processor/PopReviveService.java (5.3.3).
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +20,7 @@ import msgspec
 from broker_core.message.names import PROPERTY_REAL_TOPIC, PROPERTY_TAGS
 from broker_core.pop import records
 from broker_core.pop.checkpoint import Checkpoint, Handle, QueueKey
+from broker_core.pop.revive_log import log_skipped
 from broker_core.steps import run_for
 
 if TYPE_CHECKING:
@@ -76,12 +78,7 @@ class Takeover:
         try:
             self._apply(message)
         except (msgspec.DecodeError, ValueError) as error:
-            logger.warning(
-                "revive record skipped queue_offset=%d commit_log_offset=%d reason=%s",
-                message.queue_offset,
-                message.commit_log_offset,
-                error,
-            )
+            log_skipped(message.queue_offset, message.commit_log_offset, error)
         return True
 
     async def store(self) -> bool:
@@ -106,10 +103,22 @@ class Takeover:
             self._log.is_taking_over = False
             self.on_finished()
 
-    def note_delivered(self, topic: str, queue_id: int, result: PutMessageResult) -> None:
-        """Apply a record that the timer service delivered, because it didn't claim it."""
+    def note_delivered(
+        self, message: MessageExt, topic: str, queue_id: int, result: PutMessageResult
+    ) -> None:
+        """Apply a record that was delivered as a timer, because it didn't look like RocketMQ's.
+
+        With SYNC_FLUSH, the copy can't be read before it is flushed.
+        """
         if topic == self._log.topic:
-            self._log.apply_delivered(result.commit_log_offset, queue_id, result.queue_offset)
+            copy = replace(
+                message,
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=result.queue_offset,
+                commit_log_offset=result.commit_log_offset,
+            )
+            self._log.apply_delivered(copy)
 
     def _apply(self, message: MessageExt) -> None:
         tag = message.properties.get(PROPERTY_TAGS)

@@ -140,7 +140,8 @@ class TimerRecovery:
 
     def _read_units(self) -> int:
         queue_offset = self.pending.next_offset
-        units = self._store.units(RMQ_SYS_TIMER_TOPIC, TIMER_QUEUE_ID, queue_offset, UNITS_PER_STEP)
+        count = RECORDS_PER_STEP if self._reads_all else UNITS_PER_STEP
+        units = self._store.units(RMQ_SYS_TIMER_TOPIC, TIMER_QUEUE_ID, queue_offset, count)
         left = RECORDS_PER_STEP
         for commit_log_offset, size, code in units:
             if left == 0:

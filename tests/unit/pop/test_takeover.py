@@ -133,9 +133,7 @@ class Successor(Leased):
             HOST,
             lambda: checkpoint,
             Events(
-                on_delivered=lambda _message, topic, queue_id, result: self.takeover.note_delivered(
-                    topic, queue_id, result
-                ),
+                on_delivered=self.takeover.note_delivered,
                 claim=self.takeover.claim,
                 store_claimed=self.takeover.store,
                 on_loaded=self.takeover.finish,
