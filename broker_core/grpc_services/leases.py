@@ -104,6 +104,11 @@ class LeaseService(Service):
         self._renewed: dict[RemoteClient, dict[tuple[str, str, str], _RenewedLease]] = {}
         self._count = 0
 
+    @property
+    def renewed_count(self) -> int:
+        """The number of leases that the broker renews."""
+        return self._count
+
     def start(self) -> None:
         self.spawn_forever(self._clock, self._scan_forever, name="renewal of leases")
 
@@ -275,11 +280,6 @@ class LeaseService(Service):
         receipt = handle.receipt
         if receipt.kind == RETRY_KIND:
             topic = pop_retry_topic(group, topic)
-        leased = self._engine.leased_by(
-            QueueKey(group, topic, receipt.queue_id),
-            Handle(receipt.start_offset, receipt.pop_time_ms),
-            is_ordered=receipt.is_ordered,
-        )
         view = self._store.look_message(handle.commit_log_offset)
         try:
             found = None if view is None else record.decode(view)
@@ -287,13 +287,29 @@ class LeaseService(Service):
             found = None
         if (
             found is None
-            or receipt.queue_offset not in leased
+            or not self._is_leased(QueueKey(group, topic, receipt.queue_id), handle)
             or (found.topic, found.queue_id, found.queue_offset)
             != (topic, receipt.queue_id, receipt.queue_offset)
         ):
             raise CallStatusError(
                 Code.INVALID_RECEIPT_HANDLE, "receipt handle matches no leased message"
             )
+
+    def _is_leased(self, key: QueueKey, handle: ReceiptHandle) -> bool:
+        receipt = handle.receipt
+        return receipt.queue_offset in self._engine.leased_by(
+            key,
+            Handle(receipt.start_offset, receipt.pop_time_ms),
+            is_ordered=receipt.is_ordered,
+        )
+
+    def _was_deleted(self, lease: _RenewedLease) -> bool:
+        """Return whether a lease ended early: its topic or group was deleted, or it was reset."""
+        receipt, topic = lease.handle.receipt, lease.topic
+        if receipt.kind == RETRY_KIND:
+            topic = pop_retry_topic(lease.group, topic)
+        key = QueueKey(lease.group, topic, receipt.queue_id)
+        return self._engine.log.is_read and not self._is_leased(key, lease.handle)
 
     async def _change(
         self,
@@ -348,7 +364,9 @@ class LeaseService(Service):
             now_ms = self._clock.now_ms()
             for client, leases in list(self._renewed.items()):
                 for key, lease in list(leases.items()):
-                    if lease.handle.due_ms - now_ms < RENEW_BEFORE_MS and key in leases:
+                    if self._was_deleted(lease):
+                        self._forget(client, *key)
+                    elif lease.handle.due_ms - now_ms < RENEW_BEFORE_MS and key in leases:
                         with isolated("renewing a lease", lease.topic):
                             await self._renew(client, key, lease)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
 
+from broker_core.composition import grpc as composition_of_grpc
 from broker_core.grpc_messages.clients import (
     HeartbeatRequest,
     NotifyClientTerminationRequest,
@@ -26,6 +27,7 @@ from broker_core.grpc_messages.receiving import (
 from broker_core.grpc_messages.routing import MessageQueue
 from broker_core.grpc_messages.sending import SendMessageRequest
 from broker_core.grpc_messages.times import duration_of
+from broker_core.grpc_services.leases import LeaseService
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from tests.support.builders import read_all
@@ -108,6 +110,32 @@ async def test_a_lease_is_renewed_until_its_consumer_acknowledges_with_the_first
         await work(served, clock, 61 * MINUTE_MS)
 
     assert stored(served, RETRY) == 0
+
+
+@pytest.mark.parametrize("is_topic", [True, False])
+async def test_a_deleted_lease_is_no_longer_renewed(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, *, is_topic: bool
+) -> None:
+    services: list[LeaseService] = []
+
+    def recorded(*given: Any) -> LeaseService:
+        services.append(LeaseService(*given))
+        return services[-1]
+
+    monkeypatch.setattr(composition_of_grpc, "LeaseService", recorded)
+    async with serving(tmp_path, clock=clock) as served, connected(served, CONSUMER):
+        offsets = served.broker.storage.offsets
+        await served.caller.call(SendMessageRequest([message()]))
+        await received(served.caller, auto_renew=True)
+        assert services[0].renewed_count == 1
+
+        if is_topic:
+            offsets.delete_topic(PLAIN.name)
+        else:
+            offsets.delete_group(GROUP.name)
+        await work(served, clock, SCAN_MS)
+
+        assert services[0].renewed_count == 0
 
 
 async def test_a_lease_without_renewal_ends_on_time(served: Served, clock: ManualClock) -> None:
