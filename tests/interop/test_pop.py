@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,10 @@ from tests.interop.pop_steps import Steps
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
 from tests.support.peer import Peer, classpath
+from tests.support.popping import Held, Popper
 from tests.support.quick_java import COMPILER, OPTIONS
+from tests.support.raw_remoting import RawClient
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +29,7 @@ VERSION = "5.3.3"
 SOURCE = Path(__file__).parent / "pop" / "PopClient.java"
 TOPIC, GROUP, COUNT = "pop-client", "pop-client-group", 20
 SECONDS = 240
+INVISIBLE_MS = 60_000
 DIFFER = {
     # RocketMQ leases whatever a receipt names.
     "change an unleased message": "208",
@@ -125,3 +130,49 @@ def test_the_5_3_3_client_pops_and_retries_like_with_the_original(
     assert f"{TOPIC} again attempt 1 popped" in mine
     assert not any(" drop " in line for line in mine)
     assert len(mine) == COUNT + 2
+
+
+def test_leases_in_a_store_of_the_original_continue(tmp_path: Path) -> None:
+    require_java()
+    keys = {"mappedFileSizeCommitLog": 1 << 20, "brokerIP1": "127.0.0.1"}
+    directory = tmp_path / "theirs"
+    # The broker needs no name server for these requests.
+    with Peer(VERSION, directory, **keys, namesrvAddr="127.0.0.1:1") as peer:
+        peer.ends_in_order = True
+        raw_remoting.create_topic(peer.port, TOPIC, queues=1)
+        with RawClient(peer.port) as client:
+            for number in range(8):
+                fields = raw_remoting.send_fields(TOPIC)
+                assert client.ask(raw_remoting.SEND_MESSAGE, fields, b"%d" % number).code == 0
+            popper = Popper(client, GROUP, TOPIC)
+            first = popper.pop(4, INVISIBLE_MS)
+            for held in first[:2]:
+                popper.acknowledge(held)
+            changed = popper.change(first[2], 2 * INVISIBLE_MS)
+            for held in popper.pop(3, INVISIBLE_MS):
+                popper.acknowledge(held)
+        # RocketMQ writes its offsets every five seconds.
+        time.sleep(6)
+
+    broker = BrokerProcess(tmp_path / "ours", **keys, storePathRootDir=directory / "store")
+    broker.start()
+    try:
+        with RawClient(broker.port) as client:
+            popper = Popper(client, GROUP, TOPIC)
+            until(lambda: _is_acknowledged(popper, changed), "the leases", seconds=60)
+            found = popper.drain(120, enough=2)
+            time.sleep(3)
+            found += popper.drain(3, enough=8)
+        assert sorted(each.body for each in found) == ["3", "7"]
+        assert {each.body: each.reconsume_times for each in found} == {"3": 1, "7": 0}
+    finally:
+        broker.stop()
+
+
+def _is_acknowledged(popper: Popper, held: Held) -> bool:
+    """Acknowledge a message; return False while the broker is reading its leases."""
+    try:
+        popper.acknowledge(held)
+    except AssertionError:
+        return False
+    return True
