@@ -305,17 +305,11 @@ class ReviveLog:
         view = self._store.look_message(commit_log_offset)
         try:
             message = None if view is None else record.decode(view)
-        except CorruptRecordError as error:
-            log_skipped(offset, commit_log_offset, error)
-            return
-        if message is not None and (message.topic, message.queue_offset) == (self.topic, offset):
-            self._apply_valid(message, is_newer=is_newer)
-
-    def _apply_valid(self, message: MessageExt, *, is_newer: bool) -> None:
-        try:
+            if message is None or (message.topic, message.queue_offset) != (self.topic, offset):
+                return
             self._apply(message, is_newer=is_newer)
-        except (msgspec.DecodeError, ValueError) as error:
-            log_skipped(message.queue_offset, message.commit_log_offset, error)
+        except (CorruptRecordError, msgspec.DecodeError, ValueError) as error:
+            log_skipped(offset, commit_log_offset, error)
 
     def _apply(self, message: MessageExt, *, is_newer: bool) -> None:
         tag = message.properties.get(PROPERTY_TAGS)
@@ -354,16 +348,10 @@ class ReviveLog:
             # Older records have just restored them.
             self._offsets.delete_group(end.group)
 
-    def apply_delivered(self, message: MessageExt) -> None:
-        """Apply a record that the timer service has put; only RocketMQ sends them as timers.
-
-        The message has the position of the record and the store time of the timer.
-        """
-        if not self.is_read:
-            return
-        self._apply_valid(message, is_newer=False)
-        if message.queue_id != QUEUE_ID:
-            self._ends_elsewhere[message.queue_id] = message.queue_offset + 1
+    def skip_delivered(self, queue_id: int, queue_offset: int) -> None:
+        """Don't read a record that the timer service has put at the next start."""
+        if queue_id != QUEUE_ID:
+            self._ends_elsewhere[queue_id] = queue_offset + 1
 
     def checkpoint_of(self, found: records.CheckpointRecord, recorded_ms: int) -> Checkpoint | None:
         """Return the leases in a record, or None if their messages don't exist.

@@ -12,7 +12,6 @@ Source: broker/processor/PopReviveService.java (5.3.3).
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,7 +20,7 @@ from broker_core.message.names import PROPERTY_REAL_TOPIC, PROPERTY_TAGS
 from broker_core.pop import records
 from broker_core.pop.checkpoint import Checkpoint, Handle, QueueKey
 from broker_core.pop.revive_log import log_skipped
-from broker_core.steps import run_for
+from broker_core.steps import run_for, run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -43,7 +42,7 @@ class Takeover:
     """Applies the records in timer messages. Event loop only.
 
     Attributes:
-        on_finished: called when all leases are known.
+        on_finished: called when all leases are known, and when one follows.
     """
 
     def __init__(
@@ -106,19 +105,13 @@ class Takeover:
     def note_delivered(
         self, message: MessageExt, topic: str, queue_id: int, result: PutMessageResult
     ) -> None:
-        """Apply a record that was delivered as a timer, because it didn't look like RocketMQ's.
-
-        With SYNC_FLUSH, the copy can't be read before it is flushed.
-        """
-        if topic == self._log.topic:
-            copy = replace(
-                message,
-                topic=topic,
-                queue_id=queue_id,
-                queue_offset=result.queue_offset,
-                commit_log_offset=result.commit_log_offset,
-            )
-            self._log.apply_delivered(copy)
+        """Apply a record that was delivered as a timer, because it didn't look like RocketMQ's."""
+        if topic != self._log.topic or not self._log.is_read:
+            return
+        self.claim(message)
+        if run_to_end(self._store_steps()):
+            self._log.skip_delivered(queue_id, result.queue_offset)
+        self.on_finished()
 
     def _apply(self, message: MessageExt) -> None:
         tag = message.properties.get(PROPERTY_TAGS)
@@ -162,10 +155,11 @@ class Takeover:
 
     def _store_steps(self) -> Generator[None, None, bool]:
         for checkpoint in list(self._unwritten):
-            if not checkpoint.is_done and not self._log.write_checkpoint(checkpoint):
-                return False
+            if not checkpoint.is_done:
+                if not self._log.write_checkpoint(checkpoint):
+                    return False
+                self._lease_count += 1
             del self._unwritten[checkpoint]
-            self._lease_count += 1
             yield
         while self._unwritten_acks:
             if not self._log.write_acks(*self._unwritten_acks[0]):

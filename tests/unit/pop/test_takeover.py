@@ -425,9 +425,12 @@ async def test_a_record_that_is_only_delivered_later_leases_its_messages_then(
     assert again.timers.count == 1
     assert again.engine.leases.count == 0
 
+    woken: list[bool] = []
+    again.takeover.on_finished = lambda: woken.append(True)
     again.clock.advance_ms(8_500)
     await again.timers.deliver_due()
     assert again.engine.leases.count == 2
+    assert woken
     last = await successor(again, again.storage)
     await last.after(500)
 
