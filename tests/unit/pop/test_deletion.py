@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker_core.pop.results import Outcome, PopRequest
+from broker_core.pop.results import Outcome, PopRequest, PopResult
 from tests.support.leased import GROUP, RETRY, TOPIC, Leased, bodies
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
-    from broker_core.store.results import GetMessageResult
     from tests.support.faulty_storage import FaultyStorage
 
 
@@ -139,19 +138,23 @@ async def test_a_pop_that_reads_the_disk_during_a_deletion_leases_nothing(
     read = asyncio.Event()
     get_message = sent.store.get_message
 
-    async def slow(*given: Any) -> GetMessageResult:
+    async def slow(*given: Any) -> Any:
         await read.wait()
-        found: Any = get_message(*given)
-        return found
+        return get_message(*given)
 
     monkeypatch.setattr(sent.store, "get_message", slow)
     request = PopRequest(group=GROUP, topic=TOPIC, invisible_ms=60_000, is_ordered=is_ordered)
-    popping: Awaitable[Any] = sent.engine.pop(request)  # type: ignore[assignment]
-    popped = asyncio.create_task(popping)  # type: ignore[arg-type]
+    popping = sent.engine.pop(request)
+    assert not isinstance(popping, PopResult)
+
+    async def popped() -> PopResult:
+        return await popping
+
+    pop = asyncio.create_task(popped())
     await asyncio.sleep(0)
 
     delete(sent)
     read.set()
 
-    assert (await popped).count == 0
+    assert (await pop).count == 0
     assert is_empty(sent)

@@ -125,7 +125,7 @@ async def test_a_short_batch_is_answered_at_once(leased: Leased) -> None:
 
 
 async def test_an_entry_of_an_ordered_group_acknowledges_its_messages_one_by_one(
-    leased: Leased,
+    leased: Leased, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(32):
         leased.send(b"x")
@@ -139,7 +139,7 @@ async def test_an_entry_of_an_ordered_group_acknowledges_its_messages_one_by_one
         steps += 1
         return acknowledge(*given)
 
-    leased.engine.acknowledge_ordered = counted
+    monkeypatch.setattr(leased.engine, "acknowledge_ordered", counted)
     answer = Acks(leased, BusyClock()).batch([one])
 
     assert (await answer if isinstance(answer, Awaitable) else answer).code == ResponseCode.SUCCESS
