@@ -14,12 +14,18 @@ if TYPE_CHECKING:
     from broker_core.protocol.signature import RequestSigner
 
 
-def broker_signer() -> RequestSigner | None:
-    """Return the signer for the console's requests, or None without an account in the settings."""
+def broker_credentials() -> Credentials | None:
+    """Return the console's account, or None without an account in the settings."""
     access_key, secret_key = (
         settings.TREBUCHET_BROKER_ACCESS_KEY,
         settings.TREBUCHET_BROKER_SECRET_KEY,
     )
     if not (access_key and secret_key):
         return None
-    return FreshSigner(Credentials(access_key, secret_key), now_ms)
+    return Credentials(access_key, secret_key)
+
+
+def broker_signer() -> RequestSigner | None:
+    """Return the signer for the console's requests, or None without an account in the settings."""
+    credentials = broker_credentials()
+    return None if credentials is None else FreshSigner(credentials, now_ms)

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from console.gateway.files import ConfigFile, GroupFilter
     from console.gateway.flight_recorder import Level, Question, RecordedEvents, TraceLevel
     from console.gateway.internals import Internals
+    from console.gateway.listeners import Listener
     from console.gateway.naming import NameServerView
     from console.gateway.outgoing import (
         Delivered,
@@ -96,6 +97,9 @@ class ClusterGateway(Protocol):
 
     def configuration(self, node: BrokerNode) -> tuple[BrokerKey, ...]:
         """Return a broker's configuration keys, sorted by name."""
+
+    def listeners(self) -> dict[str, tuple[Listener, ...] | GatewayError]:
+        """Return each broker's ports, or the error, by address."""
 
     def configure(self, node: BrokerNode, values: Mapping[str, str]) -> None:
         """Change keys of a running broker; if one is refused, change nothing.

@@ -65,6 +65,10 @@ CONSOLE = {
     "broker_core.delivery.sql92",
     "broker_core.environment",
     "broker_core.errors",
+    # The demo's clients over gRPC.
+    "broker_core.grpc_messages",
+    "broker_core.http2.client",
+    "broker_core.http2.codes",
     "broker_core.isolation",
     "broker_core.log_lines",
     "broker_core.message",
@@ -302,6 +306,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "console.gateway": CONSOLE | {"console.lib", "console.accounts", "console.people.masking"},
     "console.celery": {"console.lib"},
     "console.demo": PAGES,
+    "console.connect": PAGES,
     "console.observe.history": PAGES,
     "console.observe.verdicts": PAGES | {"console.observe.history"},
     "console.observe.marks": PAGES | {"console.observe.history"},

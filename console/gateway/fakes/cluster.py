@@ -15,6 +15,7 @@ from console.gateway.errors import (
 )
 from console.gateway.fakes.broker import ADDRESS, NAME_SERVER
 from console.gateway.internals import DiskReads, Internals, Log, Memory, Thread
+from console.gateway.listeners import listeners_of
 from console.lib.moment import now_ms
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from console.gateway.answers import BrokerNode
     from console.gateway.configuration import BrokerKey
     from console.gateway.fakes.broker import FakeBroker
+    from console.gateway.listeners import Listener
 
 
 class FakeCluster:
@@ -63,6 +65,14 @@ class FakeCluster:
     def configuration(self, node: BrokerNode) -> tuple[BrokerKey, ...]:
         self.broker.check()
         return tuple(self.broker.keys[key] for key in sorted(self.broker.keys))
+
+    def listeners(self) -> dict[str, tuple[Listener, ...] | GatewayError]:
+        """Return the ports in the configuration that all brokers share."""
+        self.broker.check()
+        nodes = self.registered().nodes
+        if self.broker.silent is not None:
+            return dict.fromkeys((node.address for node in nodes), self.broker.silent)
+        return {node.address: listeners_of(node, self.broker.keys.values()) for node in nodes}
 
     def configure(self, node: BrokerNode, values: Mapping[str, str]) -> None:
         """Change live keys; change nothing if one is invalid."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.gateway.errors import GatewayError
+from console.gateway.listeners import listeners_of
 from console.gateway.remote.brokers import each
 from console.gateway.requests import cluster, configuration
 from console.gateway.requests.replication import replication
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from console.gateway.answers import BrokerNode, Cluster, Promoted, Replication, RuntimeInfo
     from console.gateway.configuration import BrokerKey
     from console.gateway.internals import Internals
+    from console.gateway.listeners import Listener
     from console.gateway.remote.brokers import RemoteBrokers
 
 
@@ -40,6 +42,9 @@ class RemoteCluster:
     def configuration(self, node: BrokerNode) -> tuple[BrokerKey, ...]:
         return self._brokers.run(configuration.configuration(self._brokers.ask, node.address))
 
+    def listeners(self) -> dict[str, tuple[Listener, ...] | GatewayError]:
+        return self._brokers.run(self._listeners())
+
     def configure(self, node: BrokerNode, values: Mapping[str, str]) -> None:
         self._brokers.run(configuration.configure(self._brokers.ask, node.address, values))
 
@@ -49,6 +54,17 @@ class RemoteCluster:
                 return await cluster.runtime_info(self._brokers.ask, node, now_ms())
             except GatewayError as error:
                 return error
+
+        found = await each((await self._brokers.cluster()).nodes, one)
+        return {node.address: result for node, result in found}
+
+    async def _listeners(self) -> dict[str, tuple[Listener, ...] | GatewayError]:
+        async def one(node: BrokerNode) -> tuple[Listener, ...] | GatewayError:
+            try:
+                keys = await configuration.configuration(self._brokers.ask, node.address)
+            except GatewayError as error:
+                return error
+            return listeners_of(node, keys)
 
         found = await each((await self._brokers.cluster()).nodes, one)
         return {node.address: result for node, result in found}

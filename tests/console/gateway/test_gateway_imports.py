@@ -7,7 +7,12 @@ from pathlib import Path
 
 CONSOLE = Path(__file__).resolve().parents[3] / "console"
 GATEWAY = CONSOLE / "gateway"
-WIRE = ("broker_core.protocol", "broker_core.remoting")
+WIRE = (
+    "broker_core.grpc_messages",
+    "broker_core.http2",
+    "broker_core.protocol",
+    "broker_core.remoting",
+)
 
 
 def test_no_page_uses_the_wire_protocol() -> None:
