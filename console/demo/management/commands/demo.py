@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Any
 from django.core.management.base import BaseCommand, CommandError
 
 from broker_core.message import names
-from console.demo.traffic import RATE_MAX, TOPICS, DemoError, DemoTraffic
+from console.demo.grpc_traffic import GrpcTraffic
+from console.demo.traffic import DemoTraffic
+from console.demo.workload import RATE_MAX, TOPICS, DemoError
 from console.gateway.access import gateway
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
+
+    from console.demo.workload import Workload
 
 DEFAULT_RATE = 40
 
@@ -24,7 +28,9 @@ DEFAULT_RATE = 40
 class Command(BaseCommand):
     """Runs the demo traffic until Ctrl-C, or for some seconds."""
 
-    help = "Send and consume messages over the real protocol, so that every page has data"
+    help = (
+        "Send and consume messages over the remoting protocol or gRPC, so that every page has data"
+    )
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -37,7 +43,18 @@ class Command(BaseCommand):
         parser.add_argument(
             "--seconds", type=float, help="stop after this many seconds (default: never)"
         )
-        parser.add_argument("--topics", nargs="+", default=list(TOPICS), metavar="TOPIC")
+        parser.add_argument(
+            "--topics",
+            nargs="+",
+            default=list(TOPICS),
+            metavar="TOPIC",
+            help=f"topics to use; missing ones are created (default: {' '.join(TOPICS)})",
+        )
+        parser.add_argument(
+            "--grpc",
+            action="store_true",
+            help="connect as RocketMQ 5 clients do, to the gRPC port of each broker that has one",
+        )
         parser.add_argument(
             "--end-with-stdin",
             action="store_true",
@@ -52,7 +69,8 @@ class Command(BaseCommand):
         for topic in options["topics"]:
             if (problem := names.check_topic(topic)) is not None:
                 raise CommandError(f"--topics: {problem}")
-        traffic = DemoTraffic(gateway(), options["topics"], options["rate"], self._say)
+        kind = GrpcTraffic if options["grpc"] else DemoTraffic
+        traffic = kind(gateway(), options["topics"], options["rate"], self._say)
         try:
             asyncio.run(self._run(traffic, options["seconds"], options["end_with_stdin"]))
         except DemoError as error:
@@ -64,7 +82,7 @@ class Command(BaseCommand):
         self.stdout.write(line)
         self.stdout.flush()
 
-    async def _run(self, traffic: DemoTraffic, seconds: float | None, end_with_stdin: bool) -> None:
+    async def _run(self, traffic: Workload, seconds: float | None, end_with_stdin: bool) -> None:
         loop = asyncio.get_running_loop()
         work = loop.create_task(traffic.run(seconds), name="demo traffic")
         for number in (signal.SIGINT, signal.SIGTERM):
