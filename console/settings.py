@@ -126,6 +126,7 @@ INSTALLED_APPS = [
     "console.data.sql",
     "console.data.reports",
     "console.demo",
+    "console.connect",
     "console.api",
 ]
 

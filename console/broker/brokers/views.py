@@ -9,9 +9,10 @@ from django.contrib import messages
 from django.http import Http404
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext as _, gettext_lazy
 
 from console.accounts.permissions import administrators_form, page
+from console.gateway import listeners
 from console.gateway.access import gateway
 from console.gateway.answers import MASTER_ID, RuntimeInfo
 from console.gateway.errors import GatewayError
@@ -31,8 +32,21 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
     from console.gateway.answers import BrokerNode, Cluster, Promoted
+    from console.gateway.listeners import Listener
     from console.observe.history.charts import Chart
     from console.observe.overview.replication import BrokerSet
+
+LABELS = {
+    listeners.REMOTING: gettext_lazy("Remoting clients"),
+    listeners.GRPC: gettext_lazy("gRPC clients"),
+    listeners.REPLICATION: gettext_lazy("Slaves"),
+    listeners.METRICS: "Prometheus",
+}
+TLS = {
+    listeners.ENFORCING: gettext_lazy("TLS only"),
+    listeners.PERMISSIVE: gettext_lazy("TLS or cleartext"),
+    listeners.DISABLED: gettext_lazy("Cleartext only"),
+}
 
 
 @page
@@ -42,11 +56,13 @@ def detail(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespon
     node: BrokerNode | None = None
     answer: RuntimeInfo | GatewayError | None
     sets: tuple[BrokerSet, ...] = ()
+    ports: tuple[Listener, ...] = ()
     try:
         cluster = gateway().cluster.registered()
         node = next((e for e in cluster.nodes if is_called(e, broker_name, broker_id)), None)
         sets = set_of(cluster, broker_name)
         answer = gateway().cluster.runtime().get(node.address) if node is not None else None
+        ports = ports_of(node)
     except GatewayError as error:
         answer = error
     if node is None and not is_kept(BROKER, name):
@@ -63,11 +79,18 @@ def detail(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespon
         "info": answer if isinstance(answer, RuntimeInfo) else None,
         "problem": answer if isinstance(answer, GatewayError) else None,
         "sets": sets,
+        "listeners": [(port, LABELS[port.kind], TLS.get(port.tls, "")) for port in ports],
         "copies": copies_of(node) if node is not None else [],
         "sparks": sparks_of(name, now_ms()),
         "read_at_ms": sets[0].read_at_ms if sets else None,
     }
     return render(request, "brokers/detail.html", context)
+
+
+def ports_of(node: BrokerNode | None) -> tuple[Listener, ...]:
+    """Return a broker's ports, or nothing if it doesn't respond."""
+    found = gateway().cluster.listeners().get(node.address, ()) if node is not None else ()
+    return () if isinstance(found, GatewayError) else found
 
 
 def sparks_of(name: str, at_ms: int) -> dict[str, Spark]:

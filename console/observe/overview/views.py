@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from django.conf import settings
 from django.contrib import messages
 from django.shortcuts import redirect, render
 from django.utils.safestring import SafeString
@@ -61,7 +60,6 @@ def index(request: HttpRequest) -> HttpResponse:
     context |= {
         "summary": summary,
         "demo": demo_process.state(),
-        "name_server_first": settings.TREBUCHET_NAMESRV[0],
     }
     return render(request, "overview/index.html", context)
 
