@@ -20,7 +20,7 @@ from console.gateway.remote import grpc_client
 from console.gateway.remote.brokers import RemoteBrokers
 from console.gateway.remote.gateway import gateway_to
 from tests.support.broker_process import ROOT, BrokerProcess
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.waiting import until as until_true
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.demo.traffic import CONSUMER_GROUP, DemoError, DemoTraffic, allocate
+from console.demo.traffic import CONSUMER_GROUP, DemoTraffic, allocate
+from console.demo.workload import DemoError
 from console.gateway.answers import MessageQueue
 from console.gateway.fakes.gateway import fake_gateway
 from console.gateway.remote.brokers import RemoteBrokers

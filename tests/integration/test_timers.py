@@ -130,8 +130,9 @@ async def test_a_text_that_is_no_handle_recalls_nothing(client: Client, text: st
 async def test_a_broker_without_write_permission_recalls_unless_that_is_disabled(
     tmp_path: Path, allowed: str, code: int
 ) -> None:
-    keys = {"recallMessageEnable": "true", "allowRecallWhenBrokerNotWriteable": allowed}
-    async with running_broker(tmp_path, **keys) as broker:
+    async with running_broker(
+        tmp_path, recallMessageEnable="true", allowRecallWhenBrokerNotWriteable=allowed
+    ) as broker:
         client = Client(f"127.0.0.1:{broker.listen_port}")
         answer = await client.send("T", b"x", TIMER_DELAY_MS="60000", UNIQ_KEY="KEY")
         await client.ask(RequestCode.UPDATE_BROKER_CONFIG, b"brokerPermission=4")

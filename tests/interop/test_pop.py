@@ -15,7 +15,7 @@ from tests.interop.pop_steps import Steps
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
 from tests.support.peer import Peer, classpath
-from tests.support.popping import Held, Popper
+from tests.support.pop_consumer import Held, Popper
 from tests.support.quick_java import COMPILER, OPTIONS
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until

@@ -20,7 +20,7 @@ from broker_core.http2.codes import ErrorCode, GrpcStatus
 from broker_core.http2.grpc_framing import HEAD_BLOCK, OK_BLOCK, add_prefix, status_block
 from broker_core.http2.server import Http2Server
 from tests.support.http2_peer import CHAT, ECHO, LATER, REPEAT, Handlers, frames_of
-from tests.support.patience import PATIENCE_S
+from tests.support.long_timeouts import PATIENCE_S
 from tests.support.ports import free_port
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker_core.pop.results import Outcome, PopRequest, PopResult
-from tests.support.leased import GROUP, RETRY, TOPIC, Leased, bodies
+from tests.support.lease_store import GROUP, RETRY, TOPIC, Leased, bodies
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from broker_core.timers.events import Events
 from broker_core.timers.recovery import may_be_foreign
 from broker_core.timers.service import TimerService
 from tests.support.builders import HOST, put, store_config
-from tests.support.leased import GROUP, RETRY, TOPIC, Leased, bodies
+from tests.support.lease_store import GROUP, RETRY, TOPIC, Leased, bodies
 from tests.support.timer_run import NO_CHECKPOINT
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ class Original:
             "REAL_QID": "3",
         }
         text = json.dumps(body, separators=(",", ":")).encode()
-        place = (TIMERS, 0) if delivered_to is None else (self.topic, delivered_to)
-        put(store, *place, text, tags=tag, uniq_key=key, more=more)
+        topic, queue_id = (TIMERS, 0) if delivered_to is None else (self.topic, delivered_to)
+        put(store, topic, queue_id, text, tags=tag, uniq_key=key, more=more)
         if delivered_to is not None or self._is_recovered:
             return
         # RocketMQ's units have hashes of tags; after a kill, recovery writes due times.

@@ -18,7 +18,7 @@ from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
-from tests.support.leased import GROUP, TOPIC, Leased
+from tests.support.lease_store import GROUP, TOPIC, Leased
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,6 +12,10 @@ from broker_core.timers.recall_handle import RecallHandle
 GOOD = RecallHandle("T_delay", "broker-a", 1_795_810_389_000, "7F000001")
 
 
+def encoded(text: bytes) -> str:
+    return urlsafe_b64encode(text).decode()
+
+
 def test_a_handle_of_the_original_can_be_decoded() -> None:
     text = urlsafe_b64encode(b"v1 T_delay broker-a 1795810389000 7F000001").decode()
 

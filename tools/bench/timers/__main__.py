@@ -24,7 +24,8 @@ from broker_core.message.properties import encode
 from broker_core.storage import FileStorage
 from broker_core.store.message_store import MessageStore
 from broker_core.timers.checkpoint import Checkpoint
-from broker_core.timers.service import Events, TimerService
+from broker_core.timers.events import Events
+from broker_core.timers.service import TimerService
 from tests.support.loop_turns import LoopTurns
 
 if TYPE_CHECKING:
