@@ -17,6 +17,7 @@ pages = get_asgi_application()
 
 from console.accounts.sessions import CurrentSocketUser, is_cookie_signed_in  # noqa: E402  (needs loaded apps)
 from console.api.tokens import is_token_usable  # noqa: E402
+from console.error_pages import too_large  # noqa: E402
 from console.messages.tracing.lifespan import Lifespan, export_to_collector  # noqa: E402
 from console.messages.tracing.routing import bridge, websocket_urlpatterns  # noqa: E402
 from console.observe.flow.routing import websocket_urlpatterns as flow_urlpatterns  # noqa: E402
@@ -37,6 +38,7 @@ application = ProtocolTypeRouter(
         "http": BodyLimit(
             pages,
             is_known,
+            too_large,
             bytes_max=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
             bytes_max_below=settings.TREBUCHET_BODY_BYTES_MAX_BELOW,
         ),

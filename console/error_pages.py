@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
 import sys
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
 
+from django.core.handlers.asgi import ASGIRequest
 from django.db import DatabaseError, OperationalError
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.utils.translation import gettext as _
+from django.template.loader import render_to_string
+from django.utils.translation import get_language_from_request, gettext as _, override
 
 from console.accounts.rights import NotAllowedError
 from console.lib.missing import MissingError
@@ -80,3 +86,27 @@ def database_problem(request: HttpRequest, error: OperationalError) -> HttpRespo
     except DatabaseError:
         # The page frame would query the database for the signed-in user.
         return HttpResponse(f"{title}\n\n{text}\n", "text/plain; charset=utf-8", 503)
+
+
+async def too_large(scope: dict[str, Any]) -> tuple[str, bytes]:
+    """Return the content type and body of a 413 answer; no middleware has seen the request."""
+    request = ASGIRequest(scope, io.BytesIO())
+    return too_large_in(
+        get_language_from_request(request), is_program=scope["path"].startswith("/api/")
+    )
+
+
+@lru_cache
+def too_large_in(language: str, *, is_program: bool) -> tuple[str, bytes]:
+    with override(language):
+        text = _(
+            "The server didn't accept the request because its body is too large. Send less at "
+            "once, for example a shorter message."
+        )
+        status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        if is_program:
+            problem = {"type": "about:blank", "title": "Content Too Large", "status": status}
+            body = json.dumps({**problem, "detail": text}, ensure_ascii=False)
+            return "application/problem+json", body.encode()
+        context = {"status": int(status), "title": _("Request too large"), "text": text}
+        return "text/html; charset=utf-8", render_to_string("problem.html", context).encode()

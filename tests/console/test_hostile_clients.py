@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import select
 import socket
 import time
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.messages.tracing.consumers import CLOSE_SIGNED_OUT
+from console.serving.body_limit import DROPPED_BYTES_MAX, SILENT_SECONDS_MAX
 from tests.support.appliance import Visitor
 from tests.support.waiting import until
 from tests.support.web_process import WebProcess, read_to_end
@@ -105,6 +107,53 @@ def test_an_authenticated_client_may_send_more_than_a_stranger(
     )  # from Django, which has read the body: the form's token is missing
     assert status_of(sign_in) == 413
     assert status_of(too_much) == 413
+
+
+def test_a_form_that_is_too_large_gets_a_page_that_says_so(
+    web: WebProcess, visitor: Visitor
+) -> None:
+    """Closing the connection while the browser still sends would reset it."""
+    body = b"body=" + b"y" * (4 * MIB)
+    cookies = f"{visitor.cookies}; django_language=zh-hans"
+    asked = form("/messages/send/", len(body), visitor.cookies) + body
+
+    english = web.ask(asked)
+    chinese = web.ask(form("/messages/send/", len(body), cookies) + body)
+    stranger = web.ask(form("/accounts/sign-in/", len(body), "") + body)
+    program = web.ask(form("/api/v1/messages", len(body), visitor.cookies) + body)
+
+    for answer in (english, chinese, stranger, program):
+        assert status_of(answer) == 413
+    assert b"<h1>Request too large</h1>" in english
+    assert "请求过大".encode() in chinese
+    assert b"application/problem+json" in program
+    assert json.loads(program.partition(b"\r\n\r\n")[2])["status"] == 413
+
+
+def test_the_rest_of_a_large_body_is_read_for_some_megabytes_only(web: WebProcess) -> None:
+    length, piece, sent = 250 * MIB, b"y" * MIB, 0
+
+    with web.connect() as peer:
+        peer.sendall(SIGN_IN + b"Content-Length: %d\r\n\r\n" % length)
+        try:
+            while sent < length:
+                peer.sendall(piece)
+                sent += len(piece)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+
+    # The kernel buffers some more on both sides.
+    assert sent < DROPPED_BYTES_MAX + 32 * MIB
+
+
+def test_a_client_that_waits_to_send_its_body_is_answered_at_once(web: WebProcess) -> None:
+    asked = SIGN_IN + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % MIB
+    began = time.monotonic()
+
+    answer = web.ask(asked)
+
+    assert status_of(answer) == 413
+    assert time.monotonic() - began < SILENT_SECONDS_MAX
 
 
 def peers_of(web: WebProcess) -> set[str]:
