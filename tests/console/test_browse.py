@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
+from urllib.parse import urlencode
 
 import pytest
 from django.urls import reverse
@@ -20,6 +22,7 @@ from console.observe.history.charts import GROUP_CHARTS, QUEUE_CHARTS, TOPIC_CHA
 from console.observe.history.metrics import QueuePlace
 from console.observe.history.pages import chart_row
 from console.people.audit.models import Entry
+from tests.console.api.conftest import Program
 
 pytestmark = pytest.mark.django_db
 
@@ -206,8 +209,78 @@ def test_an_empty_list_says_so(actors, brokers) -> None:
 
     assert "Choose a topic" in actors.reader.get(SEARCH).text
     assert "Topic not found" in actors.reader.get(SEARCH, {"topic": "<b>"}).text
-    empty = actors.reader.get(SEARCH, {"topic": "Orders", "queue": "nonsense", "range": "x"})
+    empty = actors.reader.get(SEARCH, {"topic": "Orders", "range": "15m"})
     assert "No messages in this time range" in empty.text
+
+
+WIDE_MS = 367 * 86_400_000
+IMPOSSIBLE = [
+    ({"from": MOMENT_MS + 10_000, "to": MOMENT_MS}, "ends before it starts"),
+    ({"from": "yesterday", "to": MOMENT_MS}, "isn't a time"),
+    ({"from": MOMENT_MS}, "needs a start (from) and an end (to)"),
+    ({"from": MOMENT_MS - WIDE_MS, "to": MOMENT_MS}, "longer than 366 days"),
+    ({"range": "2h"}, "isn't a time range"),
+]
+
+
+@pytest.mark.parametrize(("span", "problem"), IMPOSSIBLE)
+def test_an_impossible_range_shows_its_problem_and_no_messages(
+    span, problem, actors, admin_account, brokers
+) -> None:
+    brokers.add_topic("Orders", queue_nums=1)
+    brokers.add_group("billing")
+    brokers.offsets["billing", "Orders", 0] = 0
+    brokers.put_message("Orders", 0, b"{}", now_ms() - 1_000, **KEYED)
+    query = {"topic": "Orders"} | span
+    keyed = query | {"by": "key", "text": "order-7"}
+    chart = ["topic", "messages", "Orders"]
+    search, find = actors.admin.get(SEARCH, query), actors.admin.get(FIND, keyed)
+    overview = actors.admin.get(reverse("overview:index"), span)
+    topic = actors.admin.get(reverse("topics:detail", args=["Orders"]), span)
+    refused = [
+        actors.admin.get(reverse("browse:scan"), query),
+        actors.admin.get(reverse("browse:distribution"), query),
+        actors.admin.post(f"{reverse('browse:export', args=['csv'])}?{urlencode(query)}"),
+        actors.admin.get(reverse("browse:of-group", args=["billing"]), span),
+        actors.admin.get(reverse("history:points", args=chart), span),
+        actors.admin.get(reverse("history:csv", args=chart), span),
+    ]
+    program = Program(admin_account)
+    told = [
+        program.get(f"/messages?{urlencode(query)}"),
+        program.get(f"/messages/find?{urlencode(keyed)}"),
+        program.get(f"/messages/distribution?{urlencode(query)}"),
+        program.get(f"/messages/export/jsonl?{urlencode(query)}"),
+        program.get(f"/history/topic/messages/Orders?{urlencode(span)}"),
+    ]
+
+    for page in (search, find, overview, topic):
+        assert problem in html.unescape(page.text)
+    assert "order-7 eu" not in search.text + find.text
+    assert "data-history=" not in overview.text + topic.text
+    assert [each.status_code for each in refused] == [404] * 6
+    assert [each.status_code for each in told] == [422] * 5
+    assert all(problem in each.json()["detail"] for each in told)
+
+
+def test_an_impossible_queue_shows_its_problem_and_no_messages(actors, brokers) -> None:
+    orders(brokers)
+    span = {"topic": "Orders", "from": MOMENT_MS, "to": MOMENT_MS + 1_000}
+
+    for queue in ("nonsense", "broker-a:x"):
+        answer = actors.admin.get(SEARCH, span | {"queue": queue})
+        assert "Enter a queue as broker:number" in answer.text
+        assert "rows" not in answer.context
+
+
+def test_older_messages_of_a_short_range_stay_in_that_range(actors, brokers) -> None:
+    placed(brokers)
+    brokers.put_message("Orders", 0, b"{}", MOMENT_MS, **KEYED)
+    narrow = {"from": MOMENT_MS - 1, "to": MOMENT_MS + 1}
+
+    found = actors.reader.get(FIND, {"by": "key", "topic": "Orders", "text": "eu"} | narrow)
+
+    assert offsets(found) == [(0, 1)]
 
 
 def test_a_group_links_to_the_topic_with_the_largest_lag(actors, brokers) -> None:

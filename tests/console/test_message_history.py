@@ -492,7 +492,7 @@ def test_the_slowest_come_first_and_link_to_their_histories(
     path = reverse("tracing:recorded")
 
     slowest = actors.reader.get(path)
-    errors = actors.reader.get(path, {"ask": "errors", "minutes": "nonsense"})
+    errors = actors.reader.get(path, {"ask": "errors", "minutes": "10"})
 
     assert "dict" not in slowest.text
     assert [row.took for row in slowest.context["rows"]] == ["70 ms", "900 µs", ""]
@@ -501,6 +501,20 @@ def test_the_slowest_come_first_and_link_to_their_histories(
     assert "no such topic" in errors.text
     brokers.recorder_fails = BrokerDownError("127.0.0.1:10911", "it has no recorder")
     assert "it has no recorder" in actors.reader.get(path).text
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("minutes", ["nonsense", "0", "-5", "61"])
+def test_impossible_minutes_show_the_problem_and_no_events(
+    minutes: str, actors: Actors, brokers: FakeBroker
+) -> None:
+    a_family(brokers)
+    brokers.recorded = [noted("delivered", 10, latencyUs=900, group="billing")]
+
+    answer = actors.reader.get(reverse("tracing:recorded"), {"minutes": minutes})
+
+    assert "Enter a whole number of minutes from 1 to 60." in answer.text
+    assert answer.context["rows"] == []
 
 
 @pytest.mark.django_db

@@ -74,6 +74,26 @@ def test_without_a_lake_the_page_explains_how_to_enable_it(actors, brokers, sett
     assert "<textarea" not in html
 
 
+@pytest.mark.parametrize(
+    ("span", "problem"),
+    [
+        ({"from": "9", "to": "5"}, "The time range ends before it starts."),
+        ({"from": "5"}, "needs a start (from) and an end (to)"),
+        ({"from": "5", "to": "soon"}, "isn&#x27;t a time"),
+        ({"from": "5", "to": "9" * 15}, "ends after the year 9999"),
+    ],
+)
+def test_a_link_with_an_impossible_range_shows_its_problem(
+    span, problem, actors, brokers, settings, lake
+) -> None:
+    settings.TREBUCHET_LAKE = str(lake)
+
+    html = actors.admin.get(reverse("sql:editor"), {"topic": "orders"} | span).content.decode()
+
+    assert problem in html
+    assert "topic = &#x27;orders&#x27;" not in html
+
+
 def test_a_query_shows_its_rows_and_its_chart(run_query) -> None:
     html = run_query(
         "SELECT topic, count(*) AS sent, 9223372036854775807 AS big, NULL AS nothing "

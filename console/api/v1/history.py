@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Annotated, Any
 
 from django.http import HttpRequest
 from pydantic import Field
 
 from console.api.operations import operation
+from console.api.problems import ProblemError
 from console.api.schemas import Text
+from console.lib.moment import now_ms
+from console.observe.history.range import requested_range
 from console.observe.history.views import chart_points
 
 
@@ -31,4 +35,7 @@ def history(
 
     Send `from` and `to` in ms instead of `range` to choose other times.
     """
+    asked = requested_range(request.GET, now_ms())
+    if asked.problem:
+        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, asked.problem)
     return chart_points(request, kind, slug, name)

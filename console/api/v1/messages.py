@@ -135,9 +135,6 @@ def criteria_of(request: HttpRequest) -> search_views.MessageSearch:
     criteria = search_views.criteria_of(request)
     if criteria.problem:
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, criteria.problem)
-    if request.GET.get("queue") and criteria.queue is None:
-        detail = _("Enter a queue as broker:number, for example broker-a:0.")
-        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
     if criteria.topic not in gateway().topics.all():
         raise ProblemError(
             HTTPStatus.NOT_FOUND,
@@ -244,6 +241,8 @@ def message_find(
 ) -> dict[str, Any]:
     """Look up messages by offset message ID, unique key (with the topic) or key."""
     criteria = lookups.lookup_of(request)
+    if criteria.span.problem:
+        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, criteria.span.problem)
     if by not in ("id", "key") or not criteria.is_whole:
         detail = _("Specify what to find: by=id with text, or by=key with topic and text.")
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)

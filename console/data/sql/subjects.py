@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from console.observe.history.range import whole
+from django.utils.translation import gettext as _
+
+from console.lib.moment import now_ms
+from console.observe.history.range import ends_problem, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,10 +19,21 @@ MS_MAX = 253_402_300_799_999
 ROWS = 1_000
 
 
+def problem_of(asked: Mapping[str, str]) -> str:
+    """Return why a URL's time range is impossible, or ""; a URL without a topic needs none."""
+    low, high = (asked.get(name, "").strip() for name in ("from", "to"))
+    if not asked.get("topic", "").strip() or not (low or high):
+        return ""
+    problem = ends_problem(low, high, now_ms())
+    if not problem and int(high) > MS_MAX:
+        return _("The time range ends after the year 9999. Choose an earlier end.")
+    return problem
+
+
 def query_of(asked: Mapping[str, str]) -> str:
     """Return the query for a URL's parameters, or "" without a topic and time."""
     topic = asked.get("topic", "").strip()[:NAME_CHARACTERS_MAX]
-    low, high = whole(asked.get("from", "")), whole(asked.get("to", ""))
+    low, high = (whole(asked.get(name, "").strip()) for name in ("from", "to"))
     if not topic or low is None or high is None or not low < high <= MS_MAX:
         return ""
     key = asked.get("key", "")[:KEY_CHARACTERS_MAX]

@@ -26,7 +26,7 @@ from console.data.sql.models import RUN_MS_MAX, SAVED_MAX, SavedQuery, visible_t
 from console.data.sql.rights import covers, topics_of
 from console.data.sql.runs import PARQUET, Run, lost_outcome, new_run, newest, run_of
 from console.data.sql.scheduled import unschedule
-from console.data.sql.subjects import query_of
+from console.data.sql.subjects import problem_of, query_of
 from console.data.sql.values import shown
 from console.lib.moment import now_ms
 from console.people.audit.record import change
@@ -86,6 +86,8 @@ def editor(request: HttpRequest) -> HttpResponse:
     if saved.isascii() and saved.isdecimal() and len(saved) < 19:
         kept = get_object_or_404(visible_to(request.user), pk=int(saved))
         return page_of(request, kept.sql, {"kept": kept})
+    if problem := problem_of(request.GET):
+        return page_of(request, EXAMPLE, {"problem": problem})
     return page_of(request, query_of(request.GET) or EXAMPLE)
 
 

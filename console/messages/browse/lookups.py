@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from console.lib.stored import KeyFound, StoredMessage
     from console.observe.history.range import TimeRange
 
-RANGE = "30d"
+RANGE, SHORTEST_MS = "30d", 1
 TEXT_CHARACTERS_MAX = 512
 WAYS = {
     "id": gettext_lazy("By ID"),
@@ -72,7 +72,7 @@ def lookup_of(request: HttpRequest) -> Lookup:
         request.GET.get(name, "").strip()[:TEXT_CHARACTERS_MAX]
         for name in ("topic", "text", "queue", "offset")
     ]
-    span = requested_range(request.GET, now_ms(), RANGE)
+    span = requested_range(request.GET, now_ms(), RANGE, SHORTEST_MS)
     topic, text, queue, offset = texts
     return Lookup(by if by in WAYS else "id", topic, text, queue, offset, span)
 
@@ -95,7 +95,7 @@ def find(request: HttpRequest) -> HttpResponse:
         "table": Table(request, COLUMNS),
         "read_at_ms": now_ms(),
     }
-    if not lookup.is_whole or is_unknown:
+    if not lookup.is_whole or is_unknown or lookup.span.problem:
         return render(request, "browse/find.html", context)
     if lookup.by == "place":
         return at_place(request, lookup, context)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -77,14 +76,18 @@ def subject_query(topic: str, queue: BrokerQueue | None) -> dict[str, str]:
 def criteria_of(request: HttpRequest) -> MessageSearch:
     """Return the search in a query string, without body fields that the person may not read."""
     queue: BrokerQueue | None = None
-    with suppress(ValueError):
-        queue = BrokerQueue.parse(request.GET.get("queue", ""))
+    queue_problem = ""
+    try:
+        if request.GET.get("queue"):
+            queue = BrokerQueue.parse(request.GET["queue"])
+    except ValueError:
+        queue_problem = _("Enter a queue as broker:number, for example broker-a:0.")
     topic = request.GET.get("topic", "").strip()[:NAME_CHARACTERS_MAX]
     span = requested_range(request.GET, now_ms(), RANGE, SHORTEST_MS)
     condition = filter_of(request.GET)
     paths = [each.strip()[:FIELD_CHARACTERS_MAX] for each in request.GET.getlist("field")]
     fields = tuple(dict.fromkeys(each for each in paths if each))[:FIELDS_MAX]
-    problem = ""
+    problem = span.problem or queue_problem
     if not rights_on(request).may(Action.READ, topic):
         fields = ()
         if condition.reads_bodies:
@@ -220,4 +223,6 @@ def of_group(request: HttpRequest, group: str) -> HttpResponse:
         raise MissingError(_("Group %(name)s hasn't read any topic yet.") % {"name": group})
     topic = max(lags, key=lambda name: (lags[name], name))
     span = requested_range(request.GET, now_ms(), RANGE, SHORTEST_MS)
+    if span.problem:
+        raise MissingError(span.problem)
     return redirect(f"{reverse('browse:search')}?{urlencode({'topic': topic})}&{span.query}")

@@ -123,13 +123,20 @@ def recorded(request: HttpRequest) -> HttpResponse:
     """Show recorded events: by default the slowest of the last ten minutes."""
     asked = request.GET.get("ask", "")
     question = Question(asked) if asked in set(QUESTIONS) else Question.SLOWEST
-    minutes = min(MINUTES_MAX, max(1, whole(request.GET.get("minutes", "")) or MINUTES))
+    typed = request.GET.get("minutes", "").strip()
+    minutes = whole(typed) if typed else MINUTES
+    is_possible = minutes is not None and 1 <= minutes <= MINUTES_MAX
     words = {name: request.GET.get(name, "") for name in WORDS}
     problems: list[str] = []
     rows: list[Row] = []
     try:
         wanted = parse_filter(words)
-        rows, problems = rows_of(question, minutes, wanted)
+        if minutes is not None and is_possible:
+            rows, problems = rows_of(question, minutes, wanted)
+        else:
+            problems = [
+                _("Enter a whole number of minutes from 1 to %(max)d.") % {"max": MINUTES_MAX}
+            ]
     except FilterError as error:
         problems = [str(error)]
     in_force = levels()
@@ -139,7 +146,7 @@ def recorded(request: HttpRequest) -> HttpResponse:
         "problems": problems,
         "question": question,
         "questions": QUESTIONS.items(),
-        "minutes": minutes,
+        "minutes": minutes if is_possible else MINUTES,
         "words": words,
         "levels": in_force,
         "no_recorder": bool(are_off) and all(are_off),

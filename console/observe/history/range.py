@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy as _
 
 from console.observe.history.tiers import DAY_MS, HOUR_MS, MINUTE_MS, tier_for
 
@@ -36,13 +36,15 @@ EARLIER: dict[str, tuple[int, Promise, Promise]] = {
 SHORTEST_MS = MINUTE_MS
 LONGEST_MS = 366 * DAY_MS
 DIGITS_MAX = 15
+TEXT_SHOWN_MAX = 40
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
     """From `low_ms` to `high_ms` (exclusive). `recent` names a range that ends now.
 
-    `earlier` names the period of the same length that it is compared with.
+    `earlier` names the period of the same length that it is compared with. `problem` says why the
+    range in the URL is impossible; a page then shows it instead of data for this default range.
     """
 
     low_ms: int
@@ -50,6 +52,7 @@ class TimeRange:
     now_ms: int
     recent: str = ""
     earlier: str = ""
+    problem: str = ""
 
     @property
     def tier(self) -> Tier:
@@ -77,7 +80,7 @@ class TimeRange:
         """Return (query, label, is selected) for each range that ends now."""
         more = {"earlier": self.earlier} if self.earlier else {}
         return [
-            (urlencode({"range": name} | more), label, name == self.recent)
+            (urlencode({"range": name} | more), label, name == self.recent and not self.problem)
             for name, (_ms, label) in RECENT.items()
         ]
 
@@ -99,18 +102,63 @@ def requested_range(
     default: str = DEFAULT,
     shortest_ms: int = SHORTEST_MS,
 ) -> TimeRange:
-    """Return the range in a URL, or the default if it is invalid."""
+    """Return the range in a URL, or the default if the URL has none.
+
+    For an impossible range, return the default with a `problem`.
+    """
     earlier = asked.get("earlier", "")
     earlier = earlier if earlier in EARLIER else ""
-    low, high = whole(asked.get("from", "")), whole(asked.get("to", ""))
-    if low is not None and high is not None:
-        high = min(high, now_ms)
-        if shortest_ms <= high - low <= LONGEST_MS:
-            return TimeRange(low, high, now_ms, earlier=earlier)
-    name = asked.get("range", default)
-    if name not in RECENT:
+    ends = asked.get("from", "").strip(), asked.get("to", "").strip()
+    name = asked.get("range", "") or default
+    if any(ends):
+        problem = range_problem(*ends, now_ms, shortest_ms)
+        if not problem:
+            low_ms, high_ms = map(int, ends)
+            return TimeRange(low_ms, min(high_ms, now_ms), now_ms, earlier=earlier)
         name = default
-    return TimeRange(now_ms - RECENT[name][0], now_ms, now_ms, name, earlier)
+    elif name in RECENT:
+        problem = ""
+    else:
+        problem = gettext(
+            '"%(text)s" isn\'t a time range. Use one of %(names)s, or from and to.'
+        ) % {
+            "text": name[:TEXT_SHOWN_MAX],
+            "names": ", ".join(RECENT),
+        }
+        name = default
+    return TimeRange(now_ms - RECENT[name][0], now_ms, now_ms, name, earlier, problem)
+
+
+def range_problem(low: str, high: str, now_ms: int, shortest_ms: int) -> str:
+    """Return why pages can't show a time range, or ""."""
+    problem = ends_problem(low, high, now_ms)
+    if problem:
+        return problem
+    if int(low) >= now_ms:
+        return gettext("The time range starts in the future. Choose an earlier start.")
+    span_ms = min(int(high), now_ms) - int(low)
+    if span_ms < shortest_ms:
+        return gettext("The time range is shorter than a minute. Choose a longer range.")
+    if span_ms > LONGEST_MS:
+        return gettext("The time range is longer than %(days)d days. Choose a shorter range.") % {
+            "days": LONGEST_MS // DAY_MS
+        }
+    return ""
+
+
+def ends_problem(low: str, high: str, now_ms: int) -> str:
+    """Return why two texts aren't the start and end of a time range, or ""."""
+    if not low or not high:
+        return gettext("The time range needs a start (from) and an end (to).")
+    for text in (low, high):
+        if whole(text) is None:
+            return gettext(
+                '"%(text)s" isn\'t a time. Enter from and to in milliseconds since 1970, for '
+                "example %(now)d."
+            ) % {"text": text[:TEXT_SHOWN_MAX], "now": now_ms}
+    if int(low) >= int(high):
+        return gettext("The time range ends before it starts. Choose an end after the start.")
+    return ""
 
 
 def whole(text: str) -> int | None:

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _, ngettext
 
 from console.accounts.permissions import page
 from console.lib.csv_file import csv_lines
+from console.lib.missing import MissingError
 from console.lib.moment import now_ms
 from console.observe.history.additions import marks_of
 from console.observe.history.charts import CHARTS
@@ -41,9 +42,22 @@ def found(kind: str, slug: str) -> Chart:
     return chart
 
 
+def require_range(request: HttpRequest) -> TimeRange:
+    """Return the time range in a URL.
+
+    Raises:
+        MissingError: no chart has such a range.
+    """
+    asked = requested_range(request.GET, now_ms())
+    if asked.problem:
+        raise MissingError(asked.problem)
+    return asked
+
+
 @page
 def points(request: HttpRequest, kind: str, slug: str, name: str) -> HttpResponse:
     """Return a chart: times in ms, a list of values per line (null: unknown), marks."""
+    require_range(request)
     return JsonResponse(chart_points(request, kind, slug, name))
 
 
@@ -87,7 +101,7 @@ def short(values: Values) -> Values:
 def table(request: HttpRequest, kind: str, slug: str, name: str) -> HttpResponse:
     """Return a chart as CSV, one row per slot; unknown values are empty."""
     chart = found(kind, slug)
-    asked = requested_range(request.GET, now_ms())
+    asked = require_range(request)
     data = chart_data(chart, name[:NAME_CHARACTERS_MAX], asked)
     # Programs read it.
     with translation.override("en"):

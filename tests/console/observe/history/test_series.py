@@ -94,9 +94,7 @@ def test_a_trend_compares_the_ends(values, trend) -> None:
     [
         ({}, "1h", HOUR_MS),
         ({"range": "30d"}, "30d", 720 * HOUR_MS),
-        ({"range": "nonsense"}, "1h", HOUR_MS),
-        ({"from": "5", "to": "4"}, "1h", HOUR_MS),
-        ({"from": "9" * 30, "to": "x"}, "1h", HOUR_MS),
+        ({"range": "", "from": "", "to": ""}, "1h", HOUR_MS),
         ({"from": str(NOW_MS - 7_200_000), "to": str(NOW_MS)}, "", 2 * HOUR_MS),
     ],
 )
@@ -104,6 +102,37 @@ def test_an_address_contains_the_range(query, recent, span) -> None:
     found = requested_range(query, NOW_MS)
 
     assert (found.recent, found.high_ms - found.low_ms) == (recent, span)
+    assert found.problem == ""
+
+
+def test_a_range_that_ends_in_the_future_ends_now() -> None:
+    found = requested_range({"from": str(NOW_MS - HOUR_MS), "to": str(NOW_MS + HOUR_MS)}, NOW_MS)
+
+    assert (found.low_ms, found.high_ms, found.problem) == (NOW_MS - HOUR_MS, NOW_MS, "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        ({"range": "nonsense"}, '"nonsense" isn\'t a time range'),
+        ({"from": "5"}, "needs a start (from) and an end (to)"),
+        ({"to": "5"}, "needs a start (from) and an end (to)"),
+        ({"from": "yesterday", "to": "5"}, '"yesterday" isn\'t a time'),
+        ({"from": "-5", "to": "5"}, '"-5" isn\'t a time'),
+        ({"from": "9" * 30, "to": "5"}, "isn't a time"),
+        ({"from": "5", "to": "4"}, "ends before it starts"),
+        ({"from": "5", "to": "5"}, "ends before it starts"),
+        ({"from": str(NOW_MS), "to": str(NOW_MS + HOUR_MS)}, "starts in the future"),
+        ({"from": str(NOW_MS - 1), "to": str(NOW_MS)}, "shorter than a minute"),
+        ({"from": "0", "to": str(NOW_MS)}, "longer than 366 days"),
+    ],
+)
+def test_an_impossible_range_is_reported_beside_the_default_range(asked, problem) -> None:
+    found = requested_range(asked, NOW_MS)
+
+    assert problem in found.problem
+    assert (found.low_ms, found.high_ms) == (NOW_MS - HOUR_MS, NOW_MS)
+    assert not any(is_selected for _query, _label, is_selected in found.choices)
 
 
 def test_a_range_is_as_fine_as_possible() -> None:
