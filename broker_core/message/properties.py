@@ -39,6 +39,15 @@ def decode(text: str) -> dict[str, str]:
     return properties
 
 
+def skipped(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the pairs that `decode` drops, in stored order: empty values and overwritten ones."""
+    pairs = [
+        pair.partition(NAME_VALUE_SEPARATOR) for pair in text.split(PROPERTY_SEPARATOR) if pair
+    ]
+    last = {key: at for at, (key, _, value) in enumerate(pairs) if key and value}
+    return tuple((key, value) for at, (key, _, value) in enumerate(pairs) if last.get(key) != at)
+
+
 def decode_client_properties(text: str) -> dict[str, str]:
     r"""Return the properties of a message from a client.
 

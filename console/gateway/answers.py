@@ -10,7 +10,7 @@ from broker_core.message.versions import version_text
 from console.lib.stored import BrokerQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 MASTER_ID = 0
 PERM_READ = 4
@@ -349,6 +349,12 @@ class QueueProgress:
         return self.broker_offset - self.consumer_offset
 
 
+def known_lag(queues: Iterable[QueueProgress]) -> int | None:
+    """Return the sum of the known lags, or None if none is known."""
+    lags = [queue.lag for queue in queues if queue.lag is not None]
+    return sum(lags) if lags else None
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumeProgress:
     """A group's progress in all its queues (GET_CONSUME_STATS)."""
@@ -363,9 +369,17 @@ class ConsumeProgress:
         return sum(queue.lag for queue in self.queues if queue.lag is not None)
 
     @property
+    def has_committed(self) -> bool:
+        """Whether the group has ever committed an offset."""
+        return any(queue.consumer_offset is not None for queue in self.queues)
+
+    @property
     def known_lag(self) -> int | None:
-        """The lag, or None if the group has never committed an offset."""
-        return None if all(queue.consumer_offset is None for queue in self.queues) else self.lag
+        """The lag, or None if no queue's lag is known."""
+        return known_lag(self.queues)
+
+    def in_topic(self, topic: str) -> tuple[QueueProgress, ...]:
+        return tuple(queue for queue in self.queues if queue.topic == topic)
 
     @property
     def is_beyond_end(self) -> bool:

@@ -128,8 +128,9 @@ class Filter(NamedTuple):
     def _has_property(self, message: StoredMessage) -> bool:
         if not self.name:
             return True
-        value = message.properties.get(self.name)
-        return value is not None and (not self.equals or value == self.equals)
+        pairs = (*message.properties.items(), *message.other_properties)
+        values = {value for name, value in pairs if name == self.name}
+        return self.equals in values if self.equals else bool(values)
 
     def _has_text(self, message: StoredMessage) -> bool:
         if not self.text:

@@ -43,7 +43,8 @@ COMMITTED = "committed"
 class StoredMessage:
     """A stored message. `body` is its start, decompressed, or None if it can't be decompressed.
 
-    `body_bytes` is the stored size.
+    `body_bytes` is the stored size. `other_properties` are stored, but clients skip them: earlier
+    values of a repeated name, and empty values.
     """
 
     topic: str
@@ -67,6 +68,7 @@ class StoredMessage:
     masked_by: tuple[str, ...] = ()  # the rules that hide parts of it
     prepared_offset: int = 0  # CommitLog offset of the half message it was made from
     outcome: str = ""  # outcome of a half message's transaction, if reported
+    other_properties: tuple[tuple[str, str], ...] = ()
 
     @property
     def queue(self) -> BrokerQueue:

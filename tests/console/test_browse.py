@@ -12,7 +12,7 @@ import pytest
 from django.urls import reverse
 from django.utils.html import escape
 
-from console.gateway.answers import Member, Subscription
+from console.gateway.answers import Member, Subscription, TopicQueue
 from console.gateway.errors import BrokerDownError
 from console.gateway.requests.records import BODY_SHOWN_MAX
 from console.lib.bodies import DEPTH_MAX, NODES_MAX, body_of
@@ -388,7 +388,10 @@ def test_an_offset_leads_to_its_message_or_shows_the_queues_range(actors, broker
 
     url = reverse("browse:message", args=["broker-a", 0, 0, "Orders"])
     assert actors.reader.get(FIND, place)["location"] == url
-    assert "from offset 0 on" in actors.reader.get(FIND, place | {"offset": "9"}).text
+    beyond = actors.reader.get(FIND, place | {"offset": "9"})
+    assert "Offset 9 is beyond the end of the queue." in beyond.text
+    brokers.queues[TopicQueue("Orders", 0)].min_offset = 5
+    assert "from offset 5 on" in actors.reader.get(FIND, place | {"offset": "2"}).text
     for bad in ({"queue": "broker-a:7"}, {"queue": "<b>"}, {"offset": "-1"}):
         assert "Queue not found" in actors.reader.get(FIND, place | bad).text
 
@@ -426,6 +429,40 @@ def test_a_message_page_shows_each_groups_actions_and_their_evidence(actors, bro
     brokers.add_topic("%DLQ%billing", queue_nums=1)
     brokers.put_message("%DLQ%billing", 0, b"{}", now_ms() + 1, **copy)
     assert reader_state(actors)[0] == "dead"
+
+
+def test_an_offset_beyond_the_end_does_not_acknowledge_a_message(actors, brokers) -> None:
+    placed(brokers)
+    brokers.add_group("billing", topic="Orders")
+    brokers.offsets["billing", "Orders", 0] = 50
+
+    state, text = reader_state(actors)
+
+    assert state == "unknown"
+    assert "beyond the end of the queue" in text
+
+
+OTHERS = (("region", "north"), ("note", ""))
+
+
+def test_a_repeated_or_empty_property_is_shown_searched_and_exported(
+    actors, admin_account, brokers
+) -> None:
+    placed(brokers, region="south", **KEYED)
+    at = "Orders", 0, 0
+    brokers.contents[at] = brokers.contents[at]._replace(other_properties=OTHERS)
+    query = {"topic": "Orders", "range": "15m"}
+    url = reverse("browse:message", args=["broker-a", 0, 0, "Orders"])
+
+    page = actors.admin.get(url).text
+    (told,) = Program(admin_account).get(f"/messages?{urlencode(query)}").json()["items"]
+    exported = actors.admin.post(f"{reverse('browse:export', args=['jsonl'])}?{urlencode(query)}")
+
+    assert [page.count(each) for each in ("south", "north", ">note<", ">empty<")] == [1] * 4
+    assert told["other_properties"] == [list(each) for each in OTHERS]
+    assert json.loads(exported.getvalue())["other_properties"] == [list(each) for each in OTHERS]
+    for condition in ({"name": "region", "equals": "north"}, {"name": "note"}):
+        assert offsets(actors.admin.get(SEARCH, query | condition)) == [(0, 0)]
 
 
 def test_a_message_is_shown_even_if_its_consumers_are_unknown(actors, brokers, monkeypatch) -> None:

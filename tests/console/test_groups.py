@@ -19,6 +19,7 @@ from console.gateway.fakes.groups import FakeGroups
 from console.gateway.requests.running import read
 from console.gateway.running import RunningInfo, RunningQueue, RunningTopic
 from console.people.audit.models import Entry
+from tests.console.api.conftest import Program
 from tests.console.plans import applied
 
 pytestmark = pytest.mark.django_db
@@ -230,7 +231,9 @@ def test_a_group_has_caught_up_as_far_as_its_slowest_queue(queues, caught_up_ms)
     assert ConsumeProgress("billing", 0.0, rows, 0).caught_up_ms == caught_up_ms
 
 
-def test_an_offset_beyond_the_end_is_not_a_lag_and_is_labelled(actors, brokers) -> None:
+def test_an_offset_beyond_the_end_is_not_a_lag_and_is_labelled(
+    actors, reader_account, brokers
+) -> None:
     brokers.add_topic("Orders", queue_nums=1)
     brokers.put("Orders", 0, 1, 2, 3)
     brokers.add_group("billing", topic="Orders")
@@ -241,11 +244,19 @@ def test_an_offset_beyond_the_end_is_not_a_lag_and_is_labelled(actors, brokers) 
         actors.reader.get(reverse("groups:detail", args=["billing"])),
         actors.reader.get(reverse("groups:queue", args=["billing", "broker-a", 0, "Orders"])),
         actors.reader.get(reverse("offsets:index"), {"group": "billing", "topic": "Orders"}),
+        actors.reader.get(reverse("topics:detail", args=["Orders"])),
+        actors.reader.get(reverse("overview:summary")),
     ]
+    program = Program(reader_account)
+    told = program.get("/groups/billing").json()
+    of_topic = program.get("/offsets?group=billing&topic=Orders").json()
 
     for page in pages:
         assert page.status_code == 200
         assert "beyond the end" in page.content.decode()
+        assert "0 msg behind" not in page.content.decode()
+    for each in (told, of_topic):
+        assert (each["lag"], each["is_beyond_end"]) == (None, True)
     [row] = FakeGroups(brokers).progress("billing").queues
     assert (row.lag, row.is_beyond_end) == (None, True)
 

@@ -77,9 +77,13 @@ def test_a_rule_hides_its_fields_and_keeps_every_other_digit(kind, what, after, 
 def test_properties_are_masked_by_pattern_and_by_name_but_never_rocketmqs_own(
     kind, what, value, message
 ) -> None:
-    seen = mask(message, [rule(kind, what), rule("pattern", "K-1")])
+    others = ("iban", message.properties["iban"]), ("note", "")
+    seen = mask(
+        replace(message, other_properties=others), [rule(kind, what), rule("pattern", "K-1")]
+    )
 
     assert seen.properties["iban"] == value
+    assert seen.other_properties == (("iban", value), ("note", ""))
     assert seen.keys == "K-1"
 
 

@@ -117,6 +117,7 @@ class GroupDetailOut(GroupOut):
     consume_from_where: str
     consume_tps: float
     lag: int | None
+    is_beyond_end: bool
     lag_seconds: float | None
     never_read: int
     queues: list[QueueProgressOut]
@@ -258,6 +259,7 @@ def group(request: HttpRequest, group: Text) -> dict[str, Any]:
         "consume_from_where": connections.consume_from_where,
         "consume_tps": progress.consume_tps,
         "lag": progress.known_lag,
+        "is_beyond_end": progress.is_beyond_end,
         "lag_seconds": context["lag_seconds"],
         "never_read": context["never_read"],
         "queues": progress.queues,

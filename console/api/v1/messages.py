@@ -33,7 +33,10 @@ SEARCH_PAGES = ("browse:search", "browse:scan")
 
 
 class MessageOut(Schema):
-    """A message with its location, without its body."""
+    """A message with its location, without its body.
+
+    Clients skip `other_properties`: empty values, and earlier values of a repeated name.
+    """
 
     topic: str
     broker_name: str
@@ -50,6 +53,7 @@ class MessageOut(Schema):
     reconsume_times: int
     body_bytes: int
     properties: dict[str, str]
+    other_properties: list[tuple[str, str]] = []
 
 
 class SearchOut(Schema):

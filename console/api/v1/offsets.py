@@ -54,12 +54,16 @@ class QueueOffsetOut(Schema):
 
 
 class OffsetsOut(Schema):
-    """A group's offsets in a topic, including queues it never read."""
+    """A group's offsets in a topic, including queues it never read.
+
+    `lag` is null if it is unknown in every queue.
+    """
 
     group: str
     topic: str
     is_online: bool
-    lag: int
+    lag: int | None
+    is_beyond_end: bool
     queues: list[QueueOffsetOut]
     read_at_ms: int
 
@@ -92,6 +96,7 @@ def offsets(request: HttpRequest, group: Group, topic: Topic) -> dict[str, Any]:
         "topic": topic,
         "is_online": context["connections"].is_online,
         "lag": context["lag"],
+        "is_beyond_end": context["is_beyond_end"],
         "queues": [
             {
                 "queue": str(row["status"].queue),

@@ -45,6 +45,10 @@ class TopicProgress:
         return sum(row.lag for row, *_rest in self.queues if row.lag is not None)
 
     @property
+    def is_beyond_end(self) -> bool:
+        return any(row.is_beyond_end for row, *_rest in self.queues)
+
+    @property
     def in_flight(self) -> int:
         """Messages that POP consumers have received but not acknowledged."""
         return sum(row.in_flight for row, *_rest in self.queues)
@@ -80,7 +84,7 @@ def progress_context(name: str) -> dict[str, Any]:
         "lag_seconds": None if age_ms is None else age_ms / 1000,
         "progress": progress,
         "reading": group_states(now_ms()).of(
-            name, has_committed=progress.known_lag is not None, lag=found.get("lag")
+            name, has_committed=progress.has_committed, lag=found.get("lag")
         ),
         "never_read": sum(
             unread for each in topics for _row, _spark, unread in each.queues if unread is not None

@@ -160,7 +160,7 @@ def listing(request: HttpRequest) -> HttpResponse:
                 lags.get(group.name),
                 states.of(
                     group.name,
-                    has_committed=progresses[group.name].known_lag is not None,
+                    has_committed=progresses[group.name].has_committed,
                     lag=lags.get(group.name),
                 ),
                 labels.get(group.name),

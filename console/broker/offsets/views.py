@@ -18,7 +18,7 @@ from console.broker.offsets.forms import ResetForm, SubjectForm
 from console.broker.offsets.plan import Mode, PlanError, ResetRequest, committed, make_plan
 from console.broker.offsets.reset_progress import following_of
 from console.gateway.access import gateway
-from console.gateway.answers import TopicKind
+from console.gateway.answers import TopicKind, known_lag
 from console.gateway.errors import GatewayError
 from console.lib.missing import MissingError
 from console.lib.moment import now_ms
@@ -89,7 +89,8 @@ def topic_names(progress: ConsumeProgress) -> list[str]:
 
 def subject_context(progress: ConsumeProgress, topic: str) -> dict[str, Any]:
     """Return a group's state in one topic by queue, including queues it never read."""
-    rows = {row.queue: row for row in progress.queues if row.topic == topic}
+    in_topic = progress.in_topic(topic)
+    rows = {row.queue: row for row in in_topic}
     status = gateway().topics.status(topic)
     return {
         "rows": [
@@ -103,7 +104,8 @@ def subject_context(progress: ConsumeProgress, topic: str) -> dict[str, Any]:
             for row in [rows.get(each.queue)]
         ],
         "queues": [each.queue for each in status],
-        "lag": sum(row.lag for row in rows.values() if row.lag is not None),
+        "lag": known_lag(in_topic),
+        "is_beyond_end": any(row.is_beyond_end for row in in_topic),
         "connections": gateway().groups.connections(progress.group),
         "read_at_ms": now_ms(),
     }

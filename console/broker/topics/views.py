@@ -31,7 +31,7 @@ from console.broker.topics.rates import queue_rates
 from console.broker.topics.retention import oldest_of
 from console.broker.topics.shrinking import draining_of, objection
 from console.gateway.access import gateway
-from console.gateway.answers import TopicConfig, TopicKind
+from console.gateway.answers import TopicConfig, TopicKind, known_lag
 from console.gateway.errors import GatewayError
 from console.lib.lists import Chip, page_of, search_text, shorten
 from console.lib.missing import MissingError
@@ -324,11 +324,8 @@ def detail(request: HttpRequest, topic: str) -> HttpResponse:
         {
             "name": group,
             "members": len(connections[group].members),
-            "lag": sum(
-                row.lag
-                for row in progresses[group].queues
-                if row.topic == topic and row.lag is not None
-            ),
+            "lag": known_lag(progresses[group].in_topic(topic)),
+            "is_beyond_end": any(row.is_beyond_end for row in progresses[group].in_topic(topic)),
         }
         for group in groups
     ]

@@ -69,6 +69,7 @@ class Content(NamedTuple):
 
     body: bytes
     properties: dict[str, str]
+    other_properties: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass

@@ -85,7 +85,8 @@ class FakeBrowse:
             b'{"order": %d}' % offset,
             {names.PROPERTY_KEYS: f"order-{offset}", names.PROPERTY_TAGS: "paid"},
         )
-        body, properties = self._broker.contents.get((topic, queue_id, offset), made_up)
+        content = self._broker.contents.get((topic, queue_id, offset), made_up)
+        body, properties, other_properties = content
         # Gives each message a unique log offset that stays the same between calls.
         place = sorted(self._broker.queues).index(TopicQueue(topic, queue_id))
         at = (place << 40) + offset * 256
@@ -106,4 +107,5 @@ class FakeBrowse:
             is_cut=len(body) > BODY_SHOWN_MAX,
             store_host=ADDRESS,
             store_size=len(body) + 200,
+            other_properties=other_properties,
         )

@@ -94,6 +94,7 @@ def decode(view: memoryview, broker_name: str, body_max: int) -> StoredMessage:
         born_host=ids.host_text(born_host),
         reconsume_times=reconsume_times,
         properties=properties.decode(text),
+        other_properties=properties.skipped(text),
         body=body,
         body_bytes=body_bytes,
         is_compressed=bool(sys_flag & COMPRESSED_FLAG),

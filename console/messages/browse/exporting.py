@@ -37,6 +37,7 @@ COLUMNS = (
     "properties",
     "body",
     "body_encoding",
+    "other_properties",
 )
 WIDE = frozenset({"stored_ms", "born_ms", "offset"})
 """64-bit numbers, written as text in JSON because many programs round them."""
@@ -84,6 +85,7 @@ def row_of(message: StoredMessage) -> dict[str, Any]:
         "properties": dict(message.properties),
         "body": body,
         "body_encoding": encoding,
+        "other_properties": message.other_properties,
     }
 
 
@@ -110,7 +112,7 @@ def csv_lines(messages: Iterable[StoredMessage]) -> Iterator[str]:
 
 
 def text_of(value: object) -> object:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | tuple) else value
 
 
 KINDS = {

@@ -192,4 +192,5 @@ def at_place(request: HttpRequest, lookup: Lookup, context: dict[str, Any]) -> H
         found = None
     if found is not None:
         return redirect(message_url(found))
-    return render(request, "browse/find.html", context | {"is_missing": True, "ends": ends})
+    context |= {"is_missing": True, "ends": ends, "is_beyond_end": offset >= ends.max_offset}
+    return render(request, "browse/find.html", context)

@@ -137,6 +137,11 @@ def judged(
     row = row_of(message, progress)
     if row is None or row.consumer_offset is None:
         return State.UNKNOWN, _("The group hasn't committed an offset in this queue.")
+    if row.is_beyond_end:
+        return State.UNKNOWN, _(
+            "The group's offset, %(offset)d, is beyond the end of the queue, so it doesn't show "
+            "whether the group consumed this message."
+        ) % {"offset": row.consumer_offset}
     before = message.queue_offset - row.consumer_offset
     if before >= 0:
         return State.WAITING, ngettext(

@@ -389,6 +389,7 @@ def jsonl_text(letters: Sequence[DeadLetter]) -> str:
         stored = each.copy.stored
         row: dict[str, Any] = dict(zip(HEAD, values_of(each), strict=True))
         row["properties"] = dict(stored.properties)
+        row["otherProperties"] = stored.other_properties
         # Bytes that aren't text are written as hex; a compressed body is inflated.
         try:
             row["body"] = None if stored.body is None else stored.body.decode()

@@ -76,9 +76,16 @@ def mask(message: StoredMessage, rules: Sequence[MaskingRule]) -> StoredMessage:
     hiding = []
     for rule in rules_for(message, rules):
         after = replace(
-            found, body=body_after(rule, found), properties=properties_after(rule, found.properties)
+            found,
+            body=body_after(rule, found),
+            properties=properties_after(rule, found.properties),
+            other_properties=tuple(
+                each
+                for pair in found.other_properties
+                for each in properties_after(rule, dict([pair])).items()
+            ),
         )
-        if (after.body, after.properties) != (found.body, found.properties):
+        if after != found:
             hiding.append(rule.name)
         found = after
     return replace(found, masked_by=tuple(hiding))

@@ -115,3 +115,20 @@ def test_entries_without_a_key_or_a_value_are_dropped(text: str, expected: dict[
 )
 def test_every_name_value_pair_is_removed_and_no_other(text: str, expected: str) -> None:
     assert without(text, "a", "1") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "skipped"),
+    [
+        ("a\x01b\x02c\x01d\x02", ()),
+        ("a\x01b\x02a\x01c", (("a", "b"),)),
+        ("a\x01b\x02a\x01b", (("a", "b"),)),
+        ("a\x01b\x02a\x01", (("a", ""),)),
+        ("a\x01\x02a", (("a", ""), ("a", ""))),
+        ("\x01b\x02\x02", (("", "b"),)),
+    ],
+)
+def test_pairs_that_clients_skip_are_kept_in_stored_order(
+    text: str, skipped: tuple[tuple[str, str], ...]
+) -> None:
+    assert properties.skipped(text) == skipped
