@@ -18,6 +18,7 @@ HOSTS_KEPT = 1024
 HOST_V4_SIZE = 8
 HOST_V6_SIZE = 20
 OFFSET_MSG_ID_LENGTHS = (32, 56)
+PORT_MAX = 0xFFFF
 _PORT = struct.Struct(">i")
 _OFFSET = struct.Struct(">q")
 
@@ -68,7 +69,11 @@ def offset_msg_id(store_host: bytes, commit_log_offset: int) -> str:
 
 
 def parse_offset_msg_id(text: str) -> OffsetMsgId | None:
-    """Decode an offset_msg_id, None if the text isn't one."""
+    """Decode an offset_msg_id, None if the text isn't one.
+
+    Clients' unique keys have the same length. One with an impossible port or offset isn't an
+    offset_msg_id; the others can only be told apart by looking them up.
+    """
     if len(text) not in OFFSET_MSG_ID_LENGTHS or not text.isascii() or not text.isalnum():
         return None
     try:
@@ -76,4 +81,7 @@ def parse_offset_msg_id(text: str) -> OffsetMsgId | None:
     except ValueError:
         return None
     (commit_log_offset,) = _OFFSET.unpack(data[-8:])
+    (port,) = _PORT.unpack(data[-12:-8])
+    if commit_log_offset < 0 or not 0 <= port <= PORT_MAX:
+        return None
     return OffsetMsgId(host_text(data[:-8]), commit_log_offset)

@@ -13,7 +13,8 @@ from django.urls import reverse
 from django.utils.html import escape
 
 from console.gateway.answers import Member, Subscription, TopicQueue
-from console.gateway.errors import BrokerDownError
+from console.gateway.errors import BrokerDownError, RequestFailedError
+from console.gateway.fakes.browse import FakeBrowse
 from console.gateway.requests.records import BODY_SHOWN_MAX
 from console.lib.bodies import DEPTH_MAX, NODES_MAX, body_of
 from console.lib.moment import now_ms
@@ -356,6 +357,30 @@ def test_each_key_of_a_message_finds_it_exactly(key, actors, brokers) -> None:
 
     assert offsets(found) == [(0, 0)]
     assert "contain no message with exactly this key" in part.text
+
+
+JAVA_8_KEY = "0A0102031A2B18B4AAC257A100010002"
+"""The ninth byte, from the hash of a class loader, has its top bit set."""
+EARLY_KEY = "7F00000100002A9F18B4AAC257A10001"
+"""Looks like an ID of the test's broker, at an offset far beyond the log."""
+
+
+@pytest.mark.parametrize("unique_key", [JAVA_8_KEY, EARLY_KEY])
+def test_a_unique_key_that_no_log_can_contain_is_found_by_the_index(
+    unique_key, actors, reader_account, brokers, monkeypatch
+) -> None:
+    placed(brokers, UNIQ_KEY=unique_key)
+
+    def refuse(_self: object, _place: object) -> None:
+        raise RequestFailedError("127.0.0.1:10911", 1, "the request's offset is not a number")
+
+    monkeypatch.setattr(FakeBrowse, "by_id", refuse)
+    query = {"by": "id", "topic": "Orders", "text": unique_key}
+    found = actors.reader.get(FIND, query)
+    told = Program(reader_account).get(f"/messages/find?{urlencode(query)}")
+
+    assert found["location"] == reverse("browse:message", args=["broker-a", 0, 0, "Orders"])
+    assert [each["uniq_key"] for each in told.json()["items"]] == [unique_key]
 
 
 def test_an_id_leads_to_its_message_but_a_unique_key_needs_the_topic(actors, brokers) -> None:

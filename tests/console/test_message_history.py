@@ -283,6 +283,25 @@ def test_a_half_message_is_found_by_its_key_under_its_target_topic(
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize(
+    "origin", ["0A0102031A2B18B4AAC257A100010002", "0A01020300002A9F18B4AAC257A10001"]
+)
+def test_a_copy_that_names_a_unique_key_leads_to_the_original(
+    origin: str, actors: Actors, brokers: FakeBroker
+) -> None:
+    for topic in ("orders", "%RETRY%billing"):
+        brokers.add_topic(topic, queue_nums=1)
+    brokers.put_message("orders", 0, b"{}", now_ms() - 60_000, UNIQ_KEY=origin)
+    copy = {"UNIQ_KEY": origin, "ORIGIN_MESSAGE_ID": origin, "RETRY_TOPIC": "orders"}
+    brokers.put_message("%RETRY%billing", 0, b"{}", now_ms(), **copy)
+
+    answer = opened(actors, "%RETRY%billing")
+
+    assert answer.context["message"].topic == "orders"
+    assert answer.context["relatives"].problems == []
+
+
+@pytest.mark.django_db
 def test_a_failed_lookup_is_reported(actors: Actors, brokers: FakeBroker) -> None:
     brokers.add_topic("orders", queue_nums=1)
     brokers.put_message("orders", 0, b"{}", MOMENT_MS)

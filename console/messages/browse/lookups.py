@@ -14,7 +14,12 @@ from broker_core.message.ids import parse_offset_msg_id
 from console.accounts.permissions import page
 from console.gateway.access import gateway
 from console.gateway.answers import TopicKind
-from console.gateway.errors import GatewayError, NotFoundError, UnknownStoreError
+from console.gateway.errors import (
+    GatewayError,
+    NotFoundError,
+    RequestFailedError,
+    UnknownStoreError,
+)
 from console.lib.moment import now_ms
 from console.lib.stored import COMMITTED, BrokerQueue
 from console.lib.tables import Table
@@ -120,8 +125,8 @@ def by_id(lookup: Lookup) -> StoredMessage | None:
         return None
     try:
         return gateway().browse.by_id(place)
-    except UnknownStoreError:
-        # Unique keys of clients have the same format.
+    except (UnknownStoreError, RequestFailedError):
+        # Unique keys of clients have the same format, and the index finds those.
         if lookup.topic:
             return None
         raise

@@ -149,8 +149,10 @@ def trace_topics() -> tuple[str, ...]:
 def _find_root(found: Relatives) -> None:
     """Find the first record in the message's topic from any record, if it still exists."""
     asked = found.root
-    place = parse_offset_msg_id(asked.origin_id) if asked.origin_id else None
-    if place is not None and asked.origin_id != asked.offset_msg_id:
+    # Clients that resend a message themselves name its unique key, by which the index finds it.
+    is_elsewhere = asked.origin_id not in {"", asked.offset_msg_id, asked.uniq_key}
+    place = parse_offset_msg_id(asked.origin_id) if is_elsewhere else None
+    if place is not None:
         try:
             root = gateway().browse.by_id(place)
         except GatewayError as error:
