@@ -97,6 +97,9 @@ RULES: dict[str, dict[str, Rule]] = {
         # The topic is only known from the answer.
         "by_id": lambda offset_msg_id: (),
         "by_key": lambda topic, key, low_ms, high_ms: viewing_needs(topic),
+        "by_key_in": lambda topics, key, low_ms, high_ms, seconds: [
+            each for topic in topics for each in viewing_needs(topic)
+        ],
     },
     "repair": {
         "copies": lambda topic, queue, offset, count: need(topic, Action.SEE),

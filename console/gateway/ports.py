@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from console.lib.stored import (
         BrokerQueue,
         KeyFound,
+        KeyFoundIn,
         MessageRange,
         NewestMessages,
         Place,
@@ -344,6 +345,17 @@ class BrowseGateway(Protocol):
 
     def by_key(self, topic: str, key: str, low_ms: int, high_ms: int) -> KeyFound:
         """Return messages in a time range by key or unique key, using the brokers' indexes."""
+
+    def by_key_in(
+        self, topics: Sequence[str], key: str, low_ms: int, high_ms: int, seconds: float
+    ) -> KeyFoundIn:
+        """Like `by_key`, for several topics in order; starts no more topics after `seconds`.
+
+        A broker that doesn't respond is reported in the answer's problems.
+
+        Raises:
+            GatewayError: no broker responds.
+        """
 
 
 class RepairGateway(Protocol):

@@ -155,3 +155,14 @@ class KeyFound:
     messages: tuple[StoredMessage, ...]
     has_more: bool
     without_index: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFoundIn(KeyFound):
+    """Messages with a key in several topics, after searching the first `searched` of them.
+
+    `problems` are sentences about brokers and topics that couldn't be searched.
+    """
+
+    searched: int = 0
+    problems: tuple[str, ...] = ()

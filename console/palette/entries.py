@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
@@ -15,6 +14,7 @@ from console.frame import NAVIGATION
 from console.gateway.access import gateway
 from console.gateway.answers import TopicKind
 from console.gateway.errors import GatewayError
+from console.messages.browse.recognition import MESSAGE_ID, location_in, named_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,8 +26,6 @@ ENTRIES_MAX = 30
 ACTED_ON_MAX = 3
 """Number of matching topics and groups listed with their actions."""
 KEY_CHARACTERS_MIN = 3
-MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32,56}")
-"""An offset message ID or unique key, for IPv4 or IPv6, from 4.9 or 5.x clients."""
 NAMES_KEPT_S = 5
 """People type faster than brokers need to be queried."""
 
@@ -102,7 +100,7 @@ def find(
         found += (entry for entry in about_topic(name, rights) if matches(entry, words))
     for name in matching_any_word(names.groups, words):
         found += (entry for entry in about_group(name, rights) if matches(entry, words))
-    ids, keys = about_messages(asked.split(), names.topics)
+    ids, keys = about_messages(asked, names.topics)
     unique = dict.fromkeys([*ids, *named[:ACTED_ON_MAX], *found, *named])
     # Any word could be a key, so this entry comes last, in a reserved place.
     return [*list(unique)[: ENTRIES_MAX - len(keys)], *keys]
@@ -174,15 +172,23 @@ def about_group(name: str, rights: Rights) -> Iterator[Entry]:
         yield Entry(_("Delete group %s…") % name, hint, "trash-2", url)
 
 
-def about_messages(words: Sequence[str], topics: Iterable[str]) -> tuple[list[Entry], list[Entry]]:
-    """Return links to the message with an ID and those with a key, in the named topic."""
-    by_name = {name.lower(): name for name in topics}
-    named = [by_name[word.lower()] for word in words if word.lower() in by_name]
-    others = [word for word in words if word.lower() not in by_name]
+def about_messages(text: str, topics: Iterable[str]) -> tuple[list[Entry], list[Entry]]:
+    """Return links to a message by ID or location, and to a search for everything else.
+
+    Both search in the named topic, or in all topics.
+    """
+    topics = list(topics)
+    address = reverse("browse:find")
+    location = location_in(text, topics)
+    if location is not None and location.topic:
+        label = _("Message at %(topic)s %(queue)s · %(offset)s") % location._asdict()
+        query = urlencode({"by": "place"} | location._asdict())
+        return [Entry(label, _("Messages"), "search", f"{address}?{query}")], []
+    named, others = named_in(text.split(), topics)
     if len(others) != 1 or len(named) > 1 or len(others[0]) < KEY_CHARACTERS_MIN:
         return [], []
     text, topic = others[0], "".join(named)
-    hint, address = topic or _("Messages"), reverse("browse:find")
+    hint = topic or _("All topics")
 
     def entry(label: str, by: str) -> Entry:
         query = {"by": by, "topic": topic, "text": text}
@@ -191,6 +197,8 @@ def about_messages(words: Sequence[str], topics: Iterable[str]) -> tuple[list[En
 
     if MESSAGE_ID.fullmatch(text):
         return [entry(_("Message with ID %s"), "id")], []
+    if not topic:
+        return [], [entry(_("Search everything for %s"), "any")]
     return [], [entry(_("Messages with key %s"), "key")]
 
 

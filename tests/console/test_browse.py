@@ -359,6 +359,22 @@ def test_each_key_of_a_message_finds_it_exactly(key, actors, brokers) -> None:
     assert "contain no message with exactly this key" in part.text
 
 
+def test_an_id_or_a_unique_key_leads_to_its_message_with_and_without_the_topic(
+    actors, brokers
+) -> None:
+    placed(brokers)
+    url = reverse("browse:message", args=["broker-a", 0, 0, "Orders"])
+    offset_id = actors.reader.get(url).context["message"].offset_msg_id
+    unique = {"by": "id", "text": KEYED["UNIQ_KEY"]}
+
+    assert actors.reader.get(FIND, {"by": "id", "text": offset_id})["location"] == url
+    assert actors.reader.get(FIND, unique | {"topic": "Orders"})["location"] == url
+    assert actors.reader.get(FIND, unique)["location"] == url
+    expired = f"{offset_id[:-4]}F000"
+    nothing = "These topics contain no message with exactly this key or ID."
+    assert nothing in actors.reader.get(FIND, {"by": "id", "text": expired}).text
+
+
 JAVA_8_KEY = "0A0102031A2B18B4AAC257A100010002"
 """The ninth byte, from the hash of a class loader, has its top bit set."""
 EARLY_KEY = "7F00000100002A9F18B4AAC257A10001"
@@ -383,28 +399,21 @@ def test_a_unique_key_that_no_log_can_contain_is_found_by_the_index(
     assert [each["uniq_key"] for each in told.json()["items"]] == [unique_key]
 
 
-def test_an_id_leads_to_its_message_but_a_unique_key_needs_the_topic(actors, brokers) -> None:
+def test_a_failed_check_does_not_claim_that_there_is_nothing(
+    actors, reader_account, brokers
+) -> None:
     placed(brokers)
-    url = reverse("browse:message", args=["broker-a", 0, 0, "Orders"])
-    offset_id = actors.reader.get(url).context["message"].offset_msg_id
-    unique = {"by": "id", "text": KEYED["UNIQ_KEY"]}
-
-    assert actors.reader.get(FIND, {"by": "id", "text": offset_id})["location"] == url
-    assert actors.reader.get(FIND, unique | {"topic": "Orders"})["location"] == url
-    assert "Not found" in actors.reader.get(FIND, {"by": "id", "text": "order-7"}).text
-    expired = f"{offset_id[:-4]}F000"
-    assert "Not found" in actors.reader.get(FIND, {"by": "id", "text": expired}).text
-
-
-def test_a_failed_check_does_not_claim_that_there_is_nothing(actors, brokers) -> None:
-    placed(brokers)
-    stranger = actors.reader.get(FIND, {"by": "id", "text": KEYED["UNIQ_KEY"]})
+    elsewhere = {"by": "id", "text": KEYED["UNIQ_KEY"][:-1] + "2"}
+    stranger = actors.reader.get(FIND, elsewhere)
+    told = Program(reader_account).get(f"/messages/find?{urlencode(elsewhere)}")
     brokers.fails = BrokerDownError("127.0.0.1:10911", "no connection")
     gone = actors.reader.get(FIND, {"by": "key", "topic": "Orders", "text": "order-7"})
+    everywhere = actors.reader.get(FIND, {"by": "key", "text": "order-7"})
 
-    assert (stranger.status_code, gone.status_code) == (503, 503)
+    assert (told.status_code, gone.status_code, everywhere.status_code) == (503, 503, 503)
     assert "no master with that address" in stranger.text
-    assert "Not found" not in stranger.text + gone.text
+    assert "no master with that address" in told.json()["detail"]
+    assert "Not found" not in stranger.text + gone.text + everywhere.text
 
 
 def test_an_offset_leads_to_its_message_or_shows_the_queues_range(actors, brokers) -> None:

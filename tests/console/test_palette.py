@@ -7,6 +7,7 @@ from django.core.cache import cache
 from django.urls import reverse
 
 from console.gateway.errors import NameServerDownError
+from console.lib.moment import now_ms
 from console.people.preferences.models import Place
 
 pytestmark = pytest.mark.django_db
@@ -91,9 +92,9 @@ def test_an_id_beside_a_topic_is_looked_up_there(actors, world) -> None:
 @pytest.mark.parametrize(
     ("words", "address"),
     [
-        ("Order-4711", "/messages/find/?by=key&text=Order-4711"),
+        ("Order-4711", "/messages/find/?by=any&text=Order-4711"),
         ("orders Order-4711", "/messages/find/?by=key&topic=Orders&text=Order-4711"),
-        ("a/b&c=d", "/messages/find/?by=key&text=a%2Fb%26c%3Dd"),
+        ("a/b&c=d", "/messages/find/?by=any&text=a%2Fb%26c%3Dd"),
         ("o", None),
         ("orders", None),
         ("reset everything", None),
@@ -108,12 +109,25 @@ def test_a_word_without_a_matching_topic_may_be_a_key(words, address, actors, wo
     assert not keys or addresses[-1] == address
 
 
-def test_the_palettes_messages_page_names_missing_input(actors, world) -> None:
+def test_an_order_number_alone_leads_to_its_messages_in_every_topic(actors, world) -> None:
+    for name, ago_ms in (("Orders", 1_000), ("Billing", 2_000)):
+        world.put_message(name, 0, b"{}", now_ms() - ago_ms, KEYS="Order-4711")
     (address,) = found(actors.reader, "Order-4711").values()
 
-    page = actors.reader.get(address).content.decode()
+    page = actors.reader.get(address)
 
-    assert 'value="Order-4711"' in page
+    assert 'value="Order-4711"' in page.text
+    assert [row.message.topic for row in page.context["rows"]] == ["Orders", "Billing"]
+
+
+@pytest.mark.parametrize(
+    "words", ["orders broker-a:0 17", "broker-a:0:17 Orders", "Orders broker-a:0 · 17"]
+)
+def test_a_topic_with_a_queue_and_offset_leads_to_that_message(words, actors, world) -> None:
+    label, address = next(iter(found(actors.reader, words).items()))
+
+    assert label == "Message at Orders broker-a:0 · 17"
+    assert address == "/messages/find/?by=place&topic=Orders&queue=broker-a%3A0&offset=17"
 
 
 def test_without_search_words_the_favourites_come_first(actors, admin_account, world) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,7 @@ from console.gateway.access import gateway
 from console.lib.stored import BrokerQueue, Place, StoredMessage
 from console.messages.browse import lookups, search_views
 from console.messages.browse.distribution import distribution_of
+from console.messages.browse.everywhere import reach
 from console.messages.browse.readers import readers_of
 from console.messages.browse.scanning import Progress, step
 from console.messages.browse.views import stored_at, unmasked_message
@@ -92,11 +94,19 @@ class DistributionOut(Schema):
 
 
 class FoundOut(Schema):
-    """Messages found by a lookup; `without_index` lists brokers that couldn't search."""
+    """Messages found by a lookup; `without_index` lists brokers that couldn't search.
+
+    Without a topic, all topics are searched in steps: send `next` as `cursor` to continue; it is
+    null at the end. `problems` say what couldn't be searched.
+    """
 
     items: list[MessageOut]
     has_more: bool = False
     without_index: list[str] = []
+    next: str | None = None
+    searched_topics: int | None = None
+    total_topics: int | None = None
+    problems: list[str] = []
 
 
 class ReaderOut(Schema):
@@ -242,19 +252,37 @@ def message_find(
     text: Text = "",
     topic: Text = "",
     range: Text = "30d",
+    cursor: Cursor = "",
 ) -> dict[str, Any]:
-    """Look up messages by offset message ID, unique key (with the topic) or key."""
+    """Look up messages by offset message ID, unique key or key, in one topic or in all of them."""
     criteria = lookups.lookup_of(request)
     if criteria.span.problem:
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, criteria.span.problem)
     if by not in ("id", "key") or not criteria.is_whole:
-        detail = _("Specify what to find: by=id with text, or by=key with topic and text.")
+        detail = _("Specify what to find: by=id or by=key, with text.")
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
-    found = lookups.by_id(criteria) if criteria.by == "id" else None
+    found, refusal = lookups.by_id(criteria.text) if criteria.by == "id" else (None, None)
     if found is not None:
         return {"items": [found]}
     if not criteria.topic:
-        return {"items": []}
+        place = place_of(cursor, (str, int, int))
+        span, after = criteria.span, ""
+        if place is not None:
+            after, low_ms, high_ms = place
+            span = replace(span, low_ms=low_ms, high_ms=high_ms)
+        reached = reach(criteria.text, span, gateway().topics.all(), rights_on(request), after)
+        if refusal is not None and not reached.messages and not reached.following:
+            raise refusal
+        following = (reached.following, span.low_ms, span.high_ms)
+        return {
+            "items": reached.messages,
+            "has_more": reached.has_more,
+            "without_index": reached.without_index,
+            "next": cursor_of(*following) if reached.following else None,
+            "searched_topics": reached.searched,
+            "total_topics": reached.total,
+            "problems": reached.problems,
+        }
     keyed = lookups.keyed(criteria)
     return {
         "items": keyed.messages,

@@ -138,6 +138,8 @@ class FakeBroker:
         self.running: dict[str, RunningInfo | GatewayError] = {}
         self.resent: list[tuple[str, bytes, dict[str, str]]] = []
         self.resend_fails: GatewayError | None = None
+        # The topics of each search over several topics.
+        self.searched: list[tuple[str, ...]] = []
         # The flight recorder's events, its failure, and its level with minutes.
         self.recorded: list[TraceEvent] = []
         self.recorder_fails: GatewayError | None = None

@@ -10,10 +10,10 @@ from console.gateway.answers import TopicQueue
 from console.gateway.errors import UnknownStoreError
 from console.gateway.fakes.broker import ADDRESS, BROKER_NAME, Content
 from console.gateway.requests.records import BODY_SHOWN_MAX
-from console.lib.stored import BrokerQueue, KeyFound, NewestMessages, StoredMessage
+from console.lib.stored import BrokerQueue, KeyFound, KeyFoundIn, NewestMessages, StoredMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from broker_core.message.ids import OffsetMsgId
     from console.gateway.fakes.broker import FakeBroker
@@ -58,6 +58,18 @@ class FakeBrowse:
         ]
         found.sort(key=lambda each: (each.store_ms, each.queue, each.queue_offset), reverse=True)
         return KeyFound(tuple(found[:KEYED_MAX]), len(found) > KEYED_MAX)
+
+    def by_key_in(
+        self, topics: Sequence[str], key: str, low_ms: int, high_ms: int, seconds: float
+    ) -> KeyFoundIn:
+        self._broker.check()
+        topics = topics if seconds > 0 else ()
+        self._broker.searched.append(tuple(topics))
+        found = [self.by_key(topic, key, low_ms, high_ms) for topic in topics]
+        messages = [message for each in found for message in each.messages]
+        messages.sort(key=lambda each: each.place, reverse=True)
+        has_more = any(each.has_more for each in found)
+        return KeyFoundIn(tuple(messages), has_more, searched=len(topics))
 
     def at(
         self, topic: str, queue: BrokerQueue, offset: int, *, is_whole: bool = False

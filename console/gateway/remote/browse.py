@@ -8,15 +8,22 @@ from typing import TYPE_CHECKING
 
 from broker_core.message.ids import parse_offset_msg_id
 from broker_core.message.names import HIDDEN_TOPICS
-from console.gateway.errors import GatewayError, UnknownStoreError
+from console.gateway.errors import (
+    GatewayError,
+    NotFoundError,
+    RequestFailedError,
+    UnknownStoreError,
+)
 from console.gateway.remote.brokers import each
 from console.gateway.remote.topics import status
 from console.gateway.requests import browse, offsets
 from console.gateway.requests.configuration import configuration
 from console.gateway.requests.records import BODY_SHOWN_MAX, BODY_WHOLE_MAX
-from console.lib.stored import KeyFound, NewestMessages, Place
+from console.lib.stored import KeyFound, KeyFoundIn, NewestMessages, Place
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from broker_core.message.ids import OffsetMsgId
     from console.gateway.answers import BrokerNode, QueueStatus
     from console.gateway.remote.brokers import RemoteBrokers
@@ -24,6 +31,9 @@ if TYPE_CHECKING:
 
 AT_ONCE_MAX = 32
 """Default maximum number of messages in a broker's answer."""
+TOPICS_AT_ONCE = 8
+"""Topics to search at the same time; each costs a request to each master."""
+FOUND_MAX, PROBLEMS_MAX = 200, 5
 READ_AHEAD_MAX = 256
 """Messages of a queue to request at a time when many are wanted."""
 
@@ -68,6 +78,11 @@ class RemoteBrowse:
 
     def by_key(self, topic: str, key: str, low_ms: int, high_ms: int) -> KeyFound:
         return self._brokers.run(self._by_key(topic, key, low_ms, high_ms))
+
+    def by_key_in(
+        self, topics: Sequence[str], key: str, low_ms: int, high_ms: int, seconds: float
+    ) -> KeyFoundIn:
+        return self._brokers.run(self._by_key_in(topics, key, low_ms, high_ms, seconds))
 
     async def _newest(
         self, wanted: MessageRange, before: Place | None, count: int
@@ -231,6 +246,65 @@ class RemoteBrowse:
             tuple(messages),
             has_more,
             tuple(node.broker_name for node, found in answers if not found.has_index),
+        )
+
+    async def _by_key_in(
+        self, topics: Sequence[str], key: str, low_ms: int, high_ms: int, seconds: float
+    ) -> KeyFoundIn:
+        masters = await self._brokers.masters()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        remaining = iter(topics)
+        found: list[StoredMessage] = []
+        problems: dict[str, None] = {}
+        down: dict[str, GatewayError] = {}
+        without_index: dict[str, BrokerNode] = {}
+        searched = 0
+        has_more = False
+
+        async def search_topics() -> None:
+            # All workers share the iterator, so the topics they start are the first ones.
+            nonlocal searched, has_more
+            while loop.time() < until and (topic := next(remaining, None)) is not None:
+                searched += 1
+                for node in masters:
+                    if node.broker_name in down:
+                        continue
+                    try:
+                        named = await browse.query(
+                            self._brokers.ask,
+                            node.address,
+                            node.broker_name,
+                            topic,
+                            key,
+                            low_ms,
+                            high_ms,
+                        )
+                    except NotFoundError:
+                        continue
+                    except RequestFailedError as error:
+                        problems[f"{topic}: {error.what}"] = None
+                        continue
+                    except GatewayError as error:
+                        down[node.broker_name] = error
+                        problems[error.what] = None
+                        continue
+                    found.extend(named.messages)
+                    has_more |= named.is_full
+                    if not named.has_index:
+                        without_index[node.broker_name] = node
+
+        await asyncio.gather(*(search_topics() for _worker in range(TOPICS_AT_ONCE)))
+        if len(down) == len(masters):
+            raise next(iter(down.values()))
+        empty = [name for name, node in without_index.items() if not await self._keeps_index(node)]
+        found.sort(key=lambda each: each.place, reverse=True)
+        return KeyFoundIn(
+            tuple(found[:FOUND_MAX]),
+            has_more or len(found) > FOUND_MAX,
+            tuple(sorted(empty)),
+            searched,
+            tuple(problems)[:PROBLEMS_MAX],
         )
 
     async def _at(

@@ -30,6 +30,12 @@ COLUMNS = (
     Column("id", gettext_lazy("ID"), is_extra=True),
 )
 
+REACH_COLUMNS = (
+    COLUMNS[0],
+    Column("topic", gettext_lazy("Topic"), is_fact=True),
+    *COLUMNS[1:],
+)
+"""Columns for messages of several topics."""
 
 OUTCOMES = {
     "committed": gettext_lazy("committed"),

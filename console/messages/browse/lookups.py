@@ -1,4 +1,4 @@
-"""Looks up messages by ID, key or location."""
+"""Looks up messages by ID, key or location, in one topic or in all of them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext_lazy
 
 from broker_core.message import names
 from broker_core.message.ids import parse_offset_msg_id
 from console.accounts.permissions import page
+from console.accounts.rights import rights_on
 from console.gateway.access import gateway
 from console.gateway.answers import TopicKind
 from console.gateway.errors import (
@@ -23,18 +25,32 @@ from console.gateway.errors import (
 from console.lib.moment import now_ms
 from console.lib.stored import COMMITTED, BrokerQueue
 from console.lib.tables import Table
-from console.messages.browse.columns import COLUMNS, NAMES_OFFERED_MAX, message_url, rows_of
+from console.messages.browse.columns import (
+    COLUMNS,
+    NAMES_OFFERED_MAX,
+    REACH_COLUMNS,
+    message_url,
+    rows_of,
+)
+from console.messages.browse.everywhere import reach
+from console.messages.browse.hits import hits_of
+from console.messages.browse.recognition import location_in, named_in, words_of
 from console.observe.history.range import requested_range, whole
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from django.http import HttpRequest, HttpResponse
 
+    from console.gateway.answers import Topic
     from console.lib.stored import KeyFound, StoredMessage
+    from console.messages.browse.hits import Hits
     from console.observe.history.range import TimeRange
 
 RANGE, SHORTEST_MS = "30d", 1
 TEXT_CHARACTERS_MAX = 512
 WAYS = {
+    "any": gettext_lazy("Search everything"),
     "id": gettext_lazy("By ID"),
     "key": gettext_lazy("By key"),
     "place": gettext_lazy("By queue and offset"),
@@ -68,7 +84,7 @@ class Lookup(NamedTuple):
         """Return whether the lookup has all values it needs."""
         if self.by == "place":
             return bool(self.topic and self.queue and self.offset)
-        return bool(self.text and (self.topic or self.by == "id"))
+        return bool(self.text)
 
 
 def lookup_of(request: HttpRequest) -> Lookup:
@@ -104,32 +120,48 @@ def find(request: HttpRequest) -> HttpResponse:
         return render(request, "browse/find.html", context)
     if lookup.by == "place":
         return at_place(request, lookup, context)
-    if lookup.by == "id":
-        found = by_id(lookup)
+    after = request.GET.get("after", "")[:TEXT_CHARACTERS_MAX]
+    if after and not lookup.topic:
+        return in_all_topics(request, lookup, context, topics, after)
+    if lookup.by == "any" and not lookup.topic:
+        location = location_in(lookup.text, topics)
+        if location is not None and location.topic:
+            query = {"by": "place"} | location._asdict()
+            return redirect(f"{reverse('browse:find')}?{urlencode(query)}")
+        context |= {"hits": hits_of(lookup.text), "location": location}
+        named, others = named_in(words_of(lookup.text), topics)
+        if len(others) == 1 and len(named) == 1:
+            lookup = lookup._replace(topic=named[0], text=others[0])
+        elif len(others) + len(named) != 1 or location is not None:
+            return render(request, "browse/find.html", context)
+    refusal = None
+    if lookup.by != "key":
+        found, refusal = by_id(lookup.text)
         if found is not None:
             return redirect(message_url(found))
-        if not lookup.topic:
-            return render(request, "browse/find.html", context | {"is_missing": True})
-    return with_key(request, lookup, context)
+    if lookup.topic:
+        return with_key(request, lookup, context)
+    if len(lookup.text.split()) != 1:
+        # Keys can't contain spaces.
+        return render(request, "browse/find.html", context)
+    return in_all_topics(request, lookup, context | {"refusal": refusal}, topics)
 
 
-def by_id(lookup: Lookup) -> StoredMessage | None:
-    """Return the message of an offset message ID, or None if the ID is missing or may be a unique
-    key.
+def by_id(text: str) -> tuple[StoredMessage | None, GatewayError | None]:
+    """Return the message of an offset message ID, if the text is one, and why the lookup failed.
+
+    A unique key has the same format, so a failure doesn't matter if an index finds the text.
 
     Raises:
-        GatewayError: the lookup failed, so it's unknown whether the message exists.
+        GatewayError: a broker didn't respond.
     """
-    place = parse_offset_msg_id(lookup.text)
+    place = parse_offset_msg_id(text)
     if place is None:
-        return None
+        return None, None
     try:
-        return gateway().browse.by_id(place)
-    except (UnknownStoreError, RequestFailedError):
-        # Unique keys of clients have the same format, and the index finds those.
-        if lookup.topic:
-            return None
-        raise
+        return gateway().browse.by_id(place), None
+    except (UnknownStoreError, RequestFailedError) as error:
+        return None, error
 
 
 def keyed(lookup: Lookup) -> KeyFound:
@@ -158,7 +190,7 @@ def keyed(lookup: Lookup) -> KeyFound:
 
 def with_key(request: HttpRequest, lookup: Lookup, context: dict[str, Any]) -> HttpResponse:
     found = keyed(lookup)
-    if lookup.by == "id" and len(found.messages) == 1 and not found.has_more:
+    if lookup.by != "key" and len(found.messages) == 1 and not found.has_more:
         return redirect(message_url(found.messages[0]))
     context |= {
         "rows": rows_of(found.messages),
@@ -167,6 +199,36 @@ def with_key(request: HttpRequest, lookup: Lookup, context: dict[str, Any]) -> H
         "without_index": found.without_index,
     }
     return render(request, "browse/find.html", context)
+
+
+def in_all_topics(
+    request: HttpRequest,
+    lookup: Lookup,
+    context: dict[str, Any],
+    topics: Mapping[str, Topic],
+    after: str = "",
+) -> HttpResponse:
+    """Show one step of a search through all topics; a link continues it after that topic."""
+    is_next = bool(after) and request.headers.get("HX-Request") == "true"
+    context |= {"table": Table(request, REACH_COLUMNS)}
+    kept = lookup.fields | {"from": lookup.span.low_ms, "to": lookup.span.high_ms}
+    try:
+        reached = reach(lookup.text, lookup.span, topics, rights_on(request), after)
+    except GatewayError as error:
+        if not is_next:
+            raise
+        context |= {"reach_problem": error, "next_step": urlencode(kept | {"after": after})}
+        return render(request, "browse/_reached.html", context)
+    is_only = len(reached.messages) == 1 and reached.is_whole and not after
+    hits: Hits | None = context.get("hits")
+    if is_only and lookup.by != "key" and not (hits and hits.entries):
+        return redirect(message_url(reached.messages[0]))
+    context |= {
+        "reached": reached,
+        "rows": rows_of(reached.messages),
+        "next_step": urlencode(kept | {"after": reached.following}),
+    }
+    return render(request, "browse/_reached.html" if is_next else "browse/find.html", context)
 
 
 def older_of(lookup: Lookup, found: KeyFound) -> str:

@@ -1,4 +1,4 @@
-/* The message search, which continues step by step until it is stopped. */
+/* The message searches, which continue step by step. */
 "use strict";
 
 document.addEventListener("click", (event) => {
@@ -10,4 +10,13 @@ document.addEventListener("click", (event) => {
   goOn.hidden = false;
   goOn.focus();
   button.remove();
+});
+
+/* The rows of a further step join the earlier ones, newest first. */
+document.addEventListener("htmx:afterSettle", () => {
+  for (const body of document.querySelectorAll("[data-newest-first]")) {
+    const rows = [...body.querySelectorAll("tr[data-stored]")];
+    rows.sort((one, other) => Number(other.dataset.stored) - Number(one.dataset.stored));
+    body.prepend(...rows);
+  }
 });

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -128,6 +129,28 @@ async def test_a_key_finds_its_messages_within_a_time_range_newest_first(gateway
     if unique:
         one = await ask(gateway.browse.by_key, "Orders", unique, 0, FOREVER_MS)
         assert [each.uniq_key for each in one.messages] == [unique]
+
+
+async def test_a_key_is_found_in_several_topics_within_the_time(gateway: Gateway) -> None:
+    bills = replace(ORDERS, topic="Bills")
+    for config in (ORDERS, bills):
+        await ask(gateway.topics.save, config, ["broker-a"])
+        await send(gateway, config.topic, queue_id=0, count=2)
+    topics = ["Bills", "Missing", "Orders"]
+
+    async with asyncio.timeout(PATIENCE_S):
+        # The index lags behind the log.
+        while True:
+            found = await ask(gateway.browse.by_key_in, topics, "k2", 0, FOREVER_MS, 5.0)
+            if len(found.messages) == 4:
+                break
+
+    assert {each.topic for each in found.messages} == {"Bills", "Orders"}
+    times = [each.store_ms for each in found.messages]
+    assert times == sorted(times, reverse=True)
+    assert (found.searched, found.has_more, found.problems) == (3, False, ())
+    none = await ask(gateway.browse.by_key_in, topics, "k2", 0, FOREVER_MS, 0.0)
+    assert (none.searched, none.messages) == (0, ())
 
 
 async def test_viewing_moves_no_group(gateway: Gateway) -> None:
