@@ -14,7 +14,7 @@ from console.frame import NAVIGATION
 from console.gateway.access import gateway
 from console.gateway.answers import TopicKind
 from console.gateway.errors import GatewayError
-from console.messages.browse.recognition import MESSAGE_ID, location_in, named_in
+from console.lib.recognition import MESSAGE_ID, location_in, named_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -185,6 +185,9 @@ def about_messages(text: str, topics: Iterable[str]) -> tuple[list[Entry], list[
         query = urlencode({"by": "place"} | location._asdict())
         return [Entry(label, _("Messages"), "search", f"{address}?{query}")], []
     named, others = named_in(text.split(), topics)
+    if location is not None:
+        # The search says that a topic is missing.
+        others = [text.strip()]
     if len(others) != 1 or len(named) > 1 or len(others[0]) < KEY_CHARACTERS_MIN:
         return [], []
     text, topic = others[0], "".join(named)

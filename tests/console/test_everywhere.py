@@ -16,9 +16,9 @@ from console.gateway.connections import Producer
 from console.gateway.errors import BrokerDownError
 from console.gateway.fakes.browse import FakeBrowse
 from console.lib.moment import now_ms
+from console.lib.recognition import Location, is_client, location_in
 from console.lib.stored import KeyFoundIn
 from console.messages.browse import everywhere
-from console.messages.browse.recognition import Location, is_client, location_in
 from tests.console.api.conftest import Program
 
 if TYPE_CHECKING:

@@ -94,6 +94,7 @@ def test_an_id_beside_a_topic_is_looked_up_there(actors, world) -> None:
     [
         ("Order-4711", "/messages/find/?by=any&text=Order-4711"),
         ("orders Order-4711", "/messages/find/?by=key&topic=Orders&text=Order-4711"),
+        ("broker-a:0 17", "/messages/find/?by=any&text=broker-a%3A0+17"),
         ("a/b&c=d", "/messages/find/?by=any&text=a%2Fb%26c%3Dd"),
         ("o", None),
         ("orders", None),

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
-from console.messages.browse.recognition import is_client, words_of
+from console.lib.recognition import is_client, words_of
 from console.palette.entries import (
     Entry,
     best,

@@ -23,6 +23,7 @@ from console.gateway.errors import (
     UnknownStoreError,
 )
 from console.lib.moment import now_ms
+from console.lib.recognition import location_in, named_in, words_of
 from console.lib.stored import COMMITTED, BrokerQueue
 from console.lib.tables import Table
 from console.messages.browse.columns import (
@@ -34,7 +35,6 @@ from console.messages.browse.columns import (
 )
 from console.messages.browse.everywhere import reach
 from console.messages.browse.hits import hits_of
-from console.messages.browse.recognition import location_in, named_in, words_of
 from console.observe.history.range import requested_range, whole
 
 if TYPE_CHECKING:
