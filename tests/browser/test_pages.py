@@ -31,7 +31,7 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from playwright.sync_api import Browser, BrowserContext, Page, WebSocketRoute
+    from playwright.sync_api import Browser, BrowserContext, Page, Route
 
     from tests.browser.conftest import Scheme
 
@@ -328,29 +328,33 @@ def test_an_arriving_verdict_only_changes_its_own_column(
 ) -> None:
     """The focus stays where it was, and so do expanded sections."""
     page = signed_in[1280].new_page()
-    sockets: list[WebSocketRoute] = []
-    page.route_web_socket("**/overview/flow/", lambda each: sockets.append(each))
+    came = '<li class="trouble" data-rule="came">Falling behind</li>'
+    more: list[str] = []
+
+    def with_more(route: Route) -> None:
+        """Answer a refresh of the summary with more issues."""
+        answer = route.fetch()
+        column = '<div class="board__list">'
+        route.fulfill(response=answer, body=answer.text().replace(column, column + "".join(more)))
+
+    page.route("**/overview/summary/*", with_more)
     try:
         page.goto(f"{world.appliance.url}/")
         page.wait_for_function("document.querySelector('.board__list') !== null")
-        html = page.locator("#flow").inner_html() + '<a class="held" href="/topics/">held</a>'
-        sockets[0].send(html)
-        page.locator("#flow a.held").focus()
+        fold = f'<details class="board__more"><summary>9 more</summary>{came}</details>'
+        held = '<a class="held" href="/topics/">held</a>'
+        more[:] = [fold, held]
+        page.locator("#issues a.held").focus()
         page.evaluate(COUNT_SHIFTS)
         begun = page.evaluate("window.layoutShift")
 
-        column = '<div class="board__list">'
-        received = (
-            '<ul class="troubles"><li class="trouble" data-rule="came">Falling behind</li></ul>'
-        )
-        fold = f'<details class="board__more"><summary>9 more</summary>{received}</details>'
-        sockets[0].send(html.replace(column, column + 9 * received + fold))
-        page.wait_for_selector('[data-rule="came"]')
-        page.locator("#flow summary").evaluate("each => { each.parentElement.open = true; }")
-        sockets[0].send(html.replace(column, column + received + received + fold))
-        page.wait_for_function("document.querySelectorAll('[data-rule=came]').length === 3")
+        more[:] = [fold, held, *(9 * [came])]
+        page.wait_for_function("document.querySelectorAll('[data-rule=came]').length === 10")
+        page.locator("#issues details").first.evaluate("each => { each.open = true; }")
+        more[:] = [fold, held, came]
+        page.wait_for_function("document.querySelectorAll('[data-rule=came]').length === 2")
 
-        assert page.locator("#flow details").evaluate("each => each.open")
+        assert page.locator("#issues details").first.evaluate("each => each.open")
         assert page.evaluate("document.activeElement.className") == "held"
         page.evaluate(PAINTED)
         assert page.evaluate("window.layoutShift") == begun

@@ -36,6 +36,9 @@ from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
 from console.lib.moment import now_ms
 from console.lib.stored import BrokerQueue
+from console.observe.history.metrics import GROUP, LAG, MEMBERS
+from console.observe.history.reading import last_of, sparks
+from console.observe.history.series import Aspect, Line
 
 
 class GroupConfigOut(Schema):
@@ -132,7 +135,7 @@ class SubscriptionVariantOut(Schema):
 
 
 class TopicSubscriptionsOut(Schema):
-    """How a group's consumers subscribe to a topic, most common subscription first."""
+    """Aspect a group's consumers subscribe to a topic, most common subscription first."""
 
     topic: str
     is_mixed: bool
@@ -174,12 +177,23 @@ def groups(
     ]
     page, following = by_name(matching, lambda each: each.name, cursor, limit)
     states = group_states(now_ms())
+    names = [each.name for each in page]
+    lags, members = (
+        sparks(GROUP, names, Line("", metric, Aspect.PEAK), now_ms()) for metric in (LAG, MEMBERS)
+    )
     rows = [
         {
             "name": each.name,
             "is_system": each.is_system,
             "configs": each.configs,
-            "reading": reading_of(states.of(each.name)),
+            "reading": reading_of(
+                states.of(
+                    each.name,
+                    lag=lags.get(each.name),
+                    is_abandoned=bool(last_of(lags.get(each.name)))
+                    and last_of(members.get(each.name)) == 0,
+                )
+            ),
         }
         for each in page
     ]

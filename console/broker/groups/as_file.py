@@ -40,7 +40,12 @@ def groups_file(groups: Sequence[Group], states: GroupStates) -> HttpResponse:
     def row(group: Group) -> tuple[object, ...]:
         members, lag, age = (last_of(past.get(group.name)) for past in pasts)
         past = pasts[metrics.index(LAG)].get(group.name)
-        reading = states.of(group.name, has_committed=lag is not None, lag=past).reading
+        reading = states.of(
+            group.name,
+            has_committed=lag is not None,
+            lag=past,
+            is_abandoned=bool(lag) and members == 0,
+        ).reading
         config = group.config
         values: tuple[object, ...] = (None, None, None, None)
         if config is not None:

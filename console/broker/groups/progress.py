@@ -11,9 +11,15 @@ from console.gateway.answers import QueueProgress, TopicKind
 from console.gateway.errors import NotFoundError
 from console.gateway.kinds import topic_kind
 from console.lib.moment import now_ms
+from console.observe.history.additions import issues_about
 from console.observe.history.metrics import CONSUMED, GROUP, LAG, LAG_AGE, MEMBERS
 from console.observe.history.reading import Spark, lag_sparks, last_of, subject_sparks
 from console.observe.history.series import Aspect, Line
+from console.observe.overview.states import (
+    NO_CONSUMER_RULE,
+    has_no_consumers,
+    no_consumers_finding,
+)
 
 if TYPE_CHECKING:
     from console.gateway.answers import ConsumeProgress, GroupConnections, QueueStatus
@@ -79,12 +85,20 @@ def progress_context(name: str) -> dict[str, Any]:
         topics.append(TopicProgress(topic, topic_kind(topic) is TopicKind.RETRY, queues))
     found = subject_sparks(GROUP, name, TILES, now_ms())
     age_ms = last_of(found.get("age"))
+    is_abandoned = has_no_consumers(progress, connections)
+    verdicts = issues_about(GROUP, name)
+    is_reported = any(each.verdict.rule == NO_CONSUMER_RULE for each in verdicts)
     return {
+        "verdicts": verdicts,
+        "findings": [no_consumers_finding([name])] if is_abandoned and not is_reported else [],
         "sparks": found,
         "lag_seconds": None if age_ms is None else age_ms / 1000,
         "progress": progress,
         "reading": group_states(now_ms()).of(
-            name, has_committed=progress.has_committed, lag=found.get("lag")
+            name,
+            has_committed=progress.has_committed,
+            lag=found.get("lag"),
+            is_abandoned=is_abandoned,
         ),
         "never_read": sum(
             unread for each in topics for _row, _spark, unread in each.queues if unread is not None

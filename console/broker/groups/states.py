@@ -76,6 +76,8 @@ class GroupState:
     reason: str = ""
     topic: str = ""
     since_ms: int | None = None
+    note: str = ""
+    """What shows it, for a state that no rule has reported."""
 
     @property
     def label(self) -> str:
@@ -93,20 +95,32 @@ class GroupStates:
     worst: Mapping[str, Verdict]
     reason: str = ""
 
-    def of(self, group: str, *, has_committed: bool = True, lag: Spark | None = None) -> GroupState:
+    def of(
+        self,
+        group: str,
+        *,
+        has_committed: bool = True,
+        lag: Spark | None = None,
+        is_abandoned: bool = False,
+    ) -> GroupState:
         """Return the state of a group; a group that never committed isn't consuming yet.
 
-        While its `lag` grows, a group doesn't count as keeping up, even if no rule has fired yet.
+        A group whose `lag` grows, or that `is_abandoned` with messages waiting, doesn't count as
+        keeping up, even if no rule has fired yet.
         """
         verdict = self.worst.get(group)
         if verdict is not None:
             topic = verdict.name.partition("@")[2]
             return GroupState(OF_RULE[verdict.rule], "", topic, verdict.since_ms)
+        if is_abandoned:
+            return GroupState(Reading.STOPPED, note=_("no consumers"))
         if self.reason:
             return GroupState(None, self.reason)
         if not has_committed:
             return GroupState(None, _("The group hasn't committed an offset yet."))
-        return GroupState(Reading.GROWING if grows(lag) else Reading.FINE)
+        if grows(lag):
+            return GroupState(Reading.GROWING, note=_("not yet long enough for a rule"))
+        return GroupState(Reading.FINE)
 
     def rank(self, group: str, lag: Spark | None = None) -> int:
         """Return a group's sort key, worst first."""

@@ -39,6 +39,7 @@ from console.observe.history.pages import history_context
 from console.observe.history.reading import Spark, last_of, sparks
 from console.observe.history.series import Aspect, Line
 from console.observe.history.without_brokers import with_history_fallback
+from console.observe.overview.states import has_no_consumers
 from console.ui.copies import CopyText, api_texts, json_text, mqadmin, mqadmin_text, plain_text
 from console.ui.danger import Choice, Danger, Effect
 
@@ -104,7 +105,7 @@ class GroupRow:
 
     @property
     def is_abandoned(self) -> bool:
-        return not self.connections.is_online and self.progress.lag > 0
+        return has_no_consumers(self.progress, self.connections)
 
 
 @page
@@ -162,6 +163,7 @@ def listing(request: HttpRequest) -> HttpResponse:
                     group.name,
                     has_committed=progresses[group.name].has_committed,
                     lag=lags.get(group.name),
+                    is_abandoned=has_no_consumers(progresses[group.name], connections[group.name]),
                 ),
                 labels.get(group.name),
             )
@@ -236,8 +238,8 @@ def detail(request: HttpRequest, group: str) -> HttpResponse:
         "pages": PAGES,
         "copies": copies_of(subject),
     }
-    context |= progress_context(group)
     context |= history_context(request, GROUP, group)
+    context |= progress_context(group)
     context["has_dead_letters"] = dlq_topic(group) in gateway().topics.all()
     return render(request, "groups/detail.html", context)
 

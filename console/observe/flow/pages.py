@@ -1,4 +1,4 @@
-"""The flow and its verdicts as HTML: read once and rendered once per language for all viewers."""
+"""The flow as HTML: read once and rendered once per language for all viewers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from console.observe.flow.drawing import ROW, WIDTH, draw
 from console.observe.flow.reading import Flow, flow_of
 from console.observe.history.access import history_store
 from console.observe.history.database import HistoryError
-from console.observe.verdicts.reading import overview_verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +61,6 @@ def rendered(flow: Flow) -> str:
         "consumed": draw(flow.consumed, flow.topics, flow.groups),
         "width": WIDTH,
         "height": rows * ROW,
-        "verdicts": overview_verdicts(flow.at_ms),
     }
     return render_to_string("flow/_flow.html", context)
 

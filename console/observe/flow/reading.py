@@ -8,7 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.observe.history.metrics import CONSUMED, GROUP, LAG, PROGRESS, PUT, TOPIC
+from console.observe.history.metrics import (
+    CONSUMED,
+    GROUP,
+    LAG,
+    MEMBERS,
+    PROGRESS,
+    PUT,
+    TOPIC,
+    Kind,
+)
 from console.observe.history.reading import Spark
 from console.observe.history.series import Aspect, Line, trend_of, values_of
 from console.observe.history.tiers import FINE, HOUR_MS, MIDDLE
@@ -54,6 +63,13 @@ class Ribbon:
     lag: float | None = None
     state: str = "ok"
     stopped_ms: int | None = None
+    has_consumers: bool = True
+
+    @property
+    def is_issue(self) -> bool:
+        """Whether the overview lists that it stopped; a slow message alone isn't an issue."""
+        is_reported = self.state != "ok" or not self.has_consumers
+        return self.stopped_ms is not None and is_reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +127,11 @@ def flow_of(store: HistoryStore, now_ms: int) -> Flow:
     topic_rates = summed((subject.name, rate) for subject, rate in put.items())
     group_rates = summed((group_of(subject), rate) for subject, (rate, _lag) in got.items())
     group_lags = summed((group_of(subject), lag or 0) for subject, (_rate, lag) in got.items())
+    members = summed(
+        (subject.name, count)
+        for subject in ids
+        if subject.kind == GROUP and (count := level(recent[subject], MEMBERS)) is not None
+    )
     states = verdict_states(store)
     topics = busiest(topic_rates, {})
     # Groups with an issue always get a node, however little they consume.
@@ -140,7 +161,14 @@ def flow_of(store: HistoryStore, now_ms: int) -> Flow:
             for name in groups
         ),
         received=received_by(put, topics),
-        consumed=consumed_by(got, topics, groups, states, hours),
+        consumed=consumed_by(
+            got,
+            topics,
+            groups,
+            states,
+            hours,
+            {name for name, count in members.items() if not count},
+        ),
         more_topics=len(topic_rates) - len(topics),
         more_groups=len(group_rates) - len(groups),
         at_ms=now_ms,
@@ -202,6 +230,7 @@ def consumed_by(
     groups: Sequence[str],
     states: Mapping[tuple[str, str], str],
     hours: Hours,
+    deserted: set[str],
 ) -> tuple[Ribbon, ...]:
     by_name: dict[str, list[Subject]] = {}
     for subject in got:
@@ -221,6 +250,7 @@ def consumed_by(
                 lag,
                 states.get((PROGRESS, name), "ok"),
                 hours.stopped_ms(subjects) if is_stopped else None,
+                group_of(subjects[0]) not in deserted,
             )
         )
     return tuple(ribbons)
@@ -257,7 +287,7 @@ def level(points: Points, metric: Metric) -> float | None:
     known = [value for value in values_of([points], Line("", metric)) if value is not None]
     if not known:
         return None
-    return known[-1] if metric is LAG else sum(known) / len(known)
+    return known[-1] if metric.kind is Kind.GAUGE else sum(known) / len(known)
 
 
 def summed(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:

@@ -9,12 +9,19 @@ from django.utils.translation import gettext as _, ngettext
 
 from console.gateway.answers import RuntimeInfo, TopicKind
 from console.gateway.errors import GatewayError, UnconfirmedBrokerError
+from console.observe.overview.issues import Issues
 from console.observe.overview.replication import BrokerSet, replication_findings, sets_of
 from console.observe.overview.sparks import Sparks
-from console.observe.overview.states import Finding, State
+from console.observe.overview.states import (
+    NO_CONSUMER_RULE,
+    Finding,
+    State,
+    has_no_consumers,
+    no_consumers_finding,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from console.gateway.answers import (
         BrokerNode,
@@ -77,7 +84,7 @@ class GroupRow:
 
     @property
     def state(self) -> State:
-        is_abandoned = not self.connections.is_online and self.progress.lag > 0
+        is_abandoned = has_no_consumers(self.progress, self.connections)
         return State.WARN if is_abandoned else State.OK
 
 
@@ -122,6 +129,8 @@ class Summary:
     name_server: str
     read_at_ms: int
     verdicts: tuple[Shown, ...] = ()
+    is_judged: bool = True
+    """Whether the rules have run at all."""
     sparks: Sparks = NO_SPARKS
 
     @property
@@ -140,30 +149,25 @@ class Summary:
         return self.is_complete and not self.topic_count and not self.group_count
 
     @property
-    def troubles(self) -> tuple[Finding, ...]:
-        """All reasons why the verdict isn't good: current readings and the rules' verdicts."""
-        said = (
-            Finding(
-                State(each.state),
-                _("%(subject)s: %(title)s. %(evidence)s")
-                % {"subject": each.subject, "title": each.title, "evidence": each.evidence},
-            )
-            for each in self.verdicts
-        )
-        return (*self.findings, *said)
+    def issues(self) -> Issues:
+        """All that needs attention: the banner and the list beside the flow show these."""
+        return Issues.of(self.findings, self.verdicts, is_judged=self.is_judged)
 
     @property
     def state(self) -> State:
-        states = {trouble.state for trouble in self.troubles}
-        if State.BAD in states:
-            return State.BAD
-        return State.WARN if State.WARN in states else State.OK
+        return self.issues.worst
 
     @property
     def verdict(self) -> str:
-        if self.troubles:
-            worst = [trouble for trouble in self.troubles if trouble.state == self.state]
-            return worst[0].text
+        worst = next(iter(self.issues.entries), None)
+        if isinstance(worst, Finding):
+            return worst.text
+        if worst is not None:
+            return _("%(subject)s: %(title)s. %(evidence)s") % {
+                "subject": worst.subject,
+                "title": worst.title,
+                "evidence": worst.evidence,
+            }
         brokers = len(self.brokers)
         answered = ngettext("The broker is up", "All %(count)d brokers are up", brokers) % {
             "count": brokers
@@ -184,9 +188,12 @@ def disk_state(ratio: float | None) -> State:
 
 
 def summarize(
-    cluster_gateway: ClusterGateway, topic_gateway: TopicGateway, group_gateway: GroupGateway
+    cluster_gateway: ClusterGateway,
+    topic_gateway: TopicGateway,
+    group_gateway: GroupGateway,
+    verdicts: Sequence[Shown] = (),
 ) -> Summary:
-    """Return the current data of the overview.
+    """Return the current data of the overview, with the rules' `verdicts`.
 
     Raises:
         GatewayError: no name server responds. A broker that doesn't respond is part of the summary.
@@ -238,7 +245,12 @@ def summarize(
         group_count=len(groups),
         lag=sum(row.progress.lag for row in group_rows),
         is_complete=all_answer,
-        findings=(*findings(brokers, group_rows), *replication_findings(sets)),
+        findings=(
+            *findings(brokers),
+            *group_findings(group_rows, verdicts),
+            *replication_findings(sets),
+        ),
+        verdicts=tuple(verdicts),
         looked_at_some=max(len(normal), len(groups)) > LOOKED_AT_MAX,
         sets=sets,
         name_server=cluster.name_server,
@@ -306,7 +318,7 @@ def store_findings(row: BrokerRow, info: RuntimeInfo) -> Iterable[Finding]:
         )
 
 
-def findings(brokers: Iterable[BrokerRow], groups: Iterable[GroupRow]) -> Iterable[Finding]:
+def findings(brokers: Iterable[BrokerRow]) -> Iterable[Finding]:
     brokers = list(brokers)
     if not brokers:
         yield Finding(State.BAD, _("No brokers are registered with the name server."))
@@ -326,17 +338,15 @@ def findings(brokers: Iterable[BrokerRow], groups: Iterable[GroupRow]) -> Iterab
             yield Finding(State.BAD, what)
         else:
             yield from store_findings(row, row.info)
-    left_alone = [row for row in groups if row.state is not State.OK]
+
+
+def group_findings(groups: Iterable[GroupRow], verdicts: Iterable[Shown]) -> Iterable[Finding]:
+    """Return the groups without consumers, except those that a rule already reports."""
+    reported = {each.verdict.name for each in verdicts if each.verdict.rule == NO_CONSUMER_RULE}
+    left_alone = [
+        row.progress.group
+        for row in groups
+        if row.state is not State.OK and row.progress.group not in reported
+    ]
     if left_alone:
-        names = ", ".join(row.progress.group for row in left_alone[:3])
-        more = len(left_alone) - 3
-        tail = _(" and %(count)d more") % {"count": more} if more > 0 else ""
-        yield Finding(
-            State.WARN,
-            ngettext(
-                "%(names)s is lagging and has no consumers.",
-                "%(names)s%(tail)s are lagging and have no consumers.",
-                len(left_alone),
-            )
-            % {"names": names, "tail": tail},
-        )
+        yield no_consumers_finding(left_alone)

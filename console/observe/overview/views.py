@@ -23,11 +23,13 @@ from console.observe.history.pages import chart_row
 from console.observe.history.range import requested_range
 from console.observe.history.reading import collector_state, sparks
 from console.observe.history.series import Aspect, Line
+from console.observe.overview.issues import Issues
 from console.observe.overview.shared import Shared
 from console.observe.overview.sparks import broker_sparks, sparks_now
 from console.observe.overview.states import Finding, State
 from console.observe.overview.summary import Summary, summarize
-from console.observe.verdicts.reading import current_verdicts
+from console.observe.verdicts.judge import HELD_MS
+from console.observe.verdicts.reading import current_verdicts, judged_ms
 from console.people.audit.record import change
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ def index(request: HttpRequest) -> HttpResponse:
             "problem": error,
             "name": _("Overview"),
             "collector": collector_state(now_ms()),
+            "issues": issues_without_brokers(error),
         }
         return render(request, "overview/gone.html", context, status=503)
     context |= {
@@ -62,6 +65,11 @@ def index(request: HttpRequest) -> HttpResponse:
         "demo": demo_process.state(),
     }
     return render(request, "overview/index.html", context)
+
+
+def issues_without_brokers(error: GatewayError) -> Issues:
+    """Return the issues while no name server responds: that, and the rules' last verdicts."""
+    return Issues.of([Finding(State.BAD, error.what)], current_verdicts(), is_judged=True)
 
 
 @page
@@ -118,16 +126,26 @@ def current_summary() -> Summary:
 
 def summarize_now() -> Summary:
     brokers = gateway()
-    summary = summarize(brokers.cluster, brokers.topics, brokers.groups)
-    findings = summary.findings
-    collector = collector_state(now_ms())
-    if not collector.is_alive:
-        # Trends aren't being checked: the current readings can be good but getting worse.
+    verdicts = current_verdicts()
+    summary = summarize(brokers.cluster, brokers.topics, brokers.groups, verdicts)
+    judged = judged_ms()
+    findings = (*summary.findings, *unchecked(judged, now_ms()))
+    return replace(
+        with_sparks(summary, now_ms()),
+        findings=findings,
+        is_judged=judged > 0,
+        sparks=sparks_now(now_ms()),
+    )
+
+
+def unchecked(judged_at_ms: int, at_ms: int) -> list[Finding]:
+    """Return why trends aren't being checked: current readings can be good but getting worse."""
+    what = ""
+    if not collector_state(at_ms).is_alive:
         what = _("The collector isn't sampling, so new issues aren't detected.")
-        findings = (*findings, Finding(State.WARN, what))
-    verdicts = tuple(current_verdicts())
-    known = with_sparks(summary, now_ms())
-    return replace(known, findings=findings, verdicts=verdicts, sparks=sparks_now(now_ms()))
+    elif judged_at_ms and at_ms - judged_at_ms >= HELD_MS:
+        what = _("The rules haven't run for over 2 minutes, so new issues aren't detected.")
+    return [Finding(State.WARN, what)] if what else []
 
 
 def with_sparks(summary: Summary, at_ms: int) -> Summary:

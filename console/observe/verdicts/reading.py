@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from console.observe.history.access import history_store
 from console.observe.history.database import HistoryError
 from console.observe.history.metrics import BROKER, PROGRESS
-from console.observe.verdicts.judge import HELD_MS, verdicts_of
+from console.observe.verdicts.judge import verdicts_of
 from console.observe.verdicts.words import shown
 
 if TYPE_CHECKING:
@@ -19,50 +18,6 @@ if TYPE_CHECKING:
     from console.observe.verdicts.words import Shown
 
 logger = logging.getLogger(__name__)
-
-WHOLE = 1
-UNFOLDED = 4
-LISTED_MAX = 50
-
-
-@dataclass(frozen=True, slots=True)
-class OverviewVerdicts:
-    """Verdicts to show next to the flow, most urgent first.
-
-    If `is_judged` is False, the rules haven't run recently, so an empty list doesn't mean that
-    there are no issues.
-    """
-
-    verdicts: list[Shown]
-    is_judged: bool
-
-    @property
-    def count(self) -> int:
-        return len(self.verdicts)
-
-    @property
-    def worst(self) -> str:
-        return self.verdicts[0].state
-
-    @property
-    def first(self) -> list[Shown]:
-        return self.verdicts[:WHOLE]
-
-    @property
-    def brief(self) -> list[Shown]:
-        return self.verdicts[WHOLE:UNFOLDED]
-
-    @property
-    def folded(self) -> list[Shown]:
-        return self.verdicts[UNFOLDED:LISTED_MAX]
-
-    @property
-    def more(self) -> int:
-        return max(0, self.count - UNFOLDED)
-
-    @property
-    def unlisted(self) -> int:
-        return max(0, self.count - LISTED_MAX)
 
 
 def current_verdicts() -> list[Shown]:
@@ -74,16 +29,12 @@ def current_verdicts() -> list[Shown]:
         return []
 
 
-def overview_verdicts(now_ms: int) -> OverviewVerdicts:
-    """Return the verdicts that the overview shows next to the flow.
-
-    Raises:
-        HistoryError: the history can't be read.
-    """
-    found = verdicts_of(history_store())
-    # All viewers share one page, but only people who can see the topic's messages may see keys.
-    for_all = [replace(each, detail="") for each in in_words(found.verdicts)]
-    return OverviewVerdicts(for_all, now_ms - found.at_ms < HELD_MS)
+def judged_ms() -> int:
+    """Return when the rules last ran; 0 if they never did or the history can't be read."""
+    try:
+        return verdicts_of(history_store()).at_ms
+    except HistoryError:
+        return 0
 
 
 def in_words(verdicts: Iterable[Verdict]) -> list[Shown]:

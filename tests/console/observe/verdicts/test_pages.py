@@ -16,10 +16,10 @@ from console.observe.flow.pages import KEPT_MS, SharedFlow, shared_flow
 from console.observe.history.access import history_store
 from console.observe.history.database import HistoryError
 from console.observe.history.status import STATUS, Status
+from console.observe.overview.issues import LISTED_MAX, UNFOLDED, WHOLE
 from console.observe.overview.states import State
-from console.observe.overview.views import summarize_now
+from console.observe.overview.views import shared_summary, summarize_now
 from console.observe.verdicts.judge import HELD_MS, VERDICTS, Verdict, Verdicts
-from console.observe.verdicts.reading import LISTED_MAX, UNFOLDED, WHOLE
 from tests.console.api.conftest import Program
 
 if TYPE_CHECKING:
@@ -98,23 +98,26 @@ def test_the_first_column_beside_the_flow_is_whole_and_less_urgent_ones_fold(cou
     assert ("7 less urgent issues aren't listed." in content) == (count > LISTED_MAX)
 
 
-def test_a_verdict_reaches_viewers_of_the_flow() -> None:
-    at = now_ms()
-    says(0, at)
-    assert "All clear" in shared_flow.html(at)
+def test_a_verdict_reaches_an_open_overview_with_its_banner(actors) -> None:
+    says(0, now_ms())
+    assert "All clear" in actors.reader.get(reverse("overview:summary")).text
 
-    says(1, at)
+    says(1, now_ms())
+    shared_summary.forget()
 
-    assert 'data-rule="dead-letters"' in shared_flow.html(at + KEPT_MS)
+    html = actors.reader.get(reverse("overview:summary")).text
+    assert 'data-rule="dead-letters"' in html
+    assert "All clear" not in html
 
 
-def test_rules_that_have_not_been_evaluated_lately_are_not_good_news() -> None:
+def test_rules_that_have_not_been_evaluated_lately_are_not_good_news(actors) -> None:
     says(0, now_ms() - HELD_MS)
 
-    html = shared_flow.html(now_ms())
+    html = actors.reader.get(reverse("overview:index")).text
 
     assert "All clear" not in html
-    assert "run for over 2 minutes because the collector" in html
+    assert "The rules haven&#x27;t run for over 2 minutes" in html
+    assert summarize_now().state is State.WARN
 
 
 def test_an_unreadable_history_is_explained_in_place_of_the_flow() -> None:

@@ -1,4 +1,5 @@
-/* Keeps the flow and the verdicts next to it current: the server sends them over a WebSocket whenever they change. */
+/* Keeps the flow current: the server sends it over a WebSocket whenever it changes. The issues next to it come with the
+   summary. An update keeps the focus, what is expanded, and the scroll position. */
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {
@@ -8,25 +9,42 @@ document.addEventListener("DOMContentLoaded", () => {
   let socket = null;
 
   /* A selector for the focused element, to restore the focus after an update. */
-  function place() {
+  function place(part) {
     const held = document.activeElement;
-    if (!box.contains(held)) return null;
+    if (!part.contains(held)) return null;
     const link = held.getAttribute("href");
     return link ? `[href="${CSS.escape(link)}"]` : held.localName;
   }
 
-  function show(html) {
-    const held = place();
-    const wasOpen = box.querySelector("details")?.open;
-    const scrolled = box.querySelector(".board__list")?.scrollTop;
-    box.innerHTML = html;
-    const fold = box.querySelector("details");
-    if (fold && wasOpen) fold.open = true;
-    const column = box.querySelector(".board__list");
-    if (column && scrolled) column.scrollTop = scrolled;
-    if (held) box.querySelector(held)?.focus({ preventScroll: true });
-    Times.refresh(box);
+  /* What a person has changed in a part, as a function that restores it. */
+  function state(part) {
+    const held = place(part);
+    const wasOpen = part.querySelector("details")?.open;
+    const scrolled = part.querySelector(".board__list")?.scrollTop;
+    return () => {
+      const fold = part.querySelector("details");
+      if (fold && wasOpen) fold.open = true;
+      const column = part.querySelector(".board__list");
+      if (column && scrolled) column.scrollTop = scrolled;
+      if (held) part.querySelector(held)?.focus({ preventScroll: true });
+      Times.refresh(part);
+    };
   }
+
+  function show(html) {
+    const restore = state(box);
+    box.innerHTML = html;
+    restore();
+  }
+
+  const issues = document.getElementById("issues");
+  let restoreIssues = null;
+  document.addEventListener("htmx:oobBeforeSwap", (event) => {
+    if (event.detail.target === issues) restoreIssues = state(issues);
+  });
+  document.addEventListener("htmx:oobAfterSwap", (event) => {
+    if (event.detail.target === issues) restoreIssues?.();
+  });
 
   function connect() {
     if (document.hidden || socket) return;
