@@ -395,7 +395,9 @@ def test_tiles_have_a_history_from_before_they_were_opened(brokers, actors) -> N
     assert sparks.put_day is not None
     assert sum(value or 0 for value in sparks.put_day.values) == 11 * 120
     assert page.count('class="tile__spark"') == 5
-    assert page.count('title="last 24 hours: 120') == 2
+    assert sparks.put_day.is_day
+    # Both are two hours old.
+    assert page.count('data-words="since %s: 120') == 2
 
 
 def test_the_chart_of_all_brokers_needs_no_watcher(brokers, actors) -> None:

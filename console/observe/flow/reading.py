@@ -19,7 +19,7 @@ from console.observe.history.metrics import (
     Kind,
 )
 from console.observe.history.reading import Spark
-from console.observe.history.series import Aspect, Line, trend_of, values_of
+from console.observe.history.series import Aspect, Line, values_of
 from console.observe.history.tiers import FINE, HOUR_MS, MIDDLE
 from console.observe.verdicts.judge import verdicts_of
 
@@ -189,7 +189,7 @@ class Hours:
             if (subject.kind, subject.name) == (kind, name)
         ]
         values = values_of(parts, Line("", metric, aspect)) if parts else []
-        return Spark(values, trend_of(values)) if values else None
+        return Spark.of(values, self.first) if values else None
 
     def stopped_ms(self, subjects: Iterable[Subject]) -> int:
         """Return the time of the last consumption, or 0 if it wasn't within the hour."""

@@ -28,7 +28,7 @@ from console.observe.history.metrics import (
 )
 from console.observe.history.series import Aspect, Line, trend_of, values_of
 from console.observe.history.status import STATUS, Status
-from console.observe.history.tiers import HOUR_MS, MIDDLE
+from console.observe.history.tiers import COARSE, HOUR_MS, MIDDLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +47,9 @@ SILENT_MS = 45_000
 GROUPS_MARKED_MAX = 20
 """With more groups, the rebalance marks would hide a topic's chart."""
 SPARK_SLOTS = HOUR_MS // MIDDLE.step_ms
+SHOWN_MIN = 10
+IGNORED_SHARE = 0.1
+"""A figure that lacks less than this share of its line isn't called younger."""
 
 
 class Mark(NamedTuple):
@@ -77,15 +80,43 @@ class ChartData:
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """A figure's last hour by the minute, or last day by ten minutes."""
+    """A figure's last hour by the minute, or last day by ten minutes.
+
+    A figure that is younger than that fills the line with the time there is: at least SHOWN_MIN
+    values, and `since_ms` is when it begins.
+    """
 
     values: Values
-    trend: int
+    trend: int | None
     is_day: bool = False
+    begins_ms: int = 0
+
+    @classmethod
+    def of(cls, values: Values, first: int, tier: Tier = MIDDLE) -> Spark:
+        """Return the sparkline of values from slot `first` on."""
+        return cls(values, trend_of(values), tier is COARSE, first * tier.step_ms)
 
     @property
     def is_known(self) -> bool:
         return any(value is not None for value in self.values)
+
+    @property
+    def shown(self) -> Values:
+        """The values that the line shows."""
+        return self.values[max(0, min(self._unknown, len(self.values) - SHOWN_MIN)) :]
+
+    @property
+    def since_ms(self) -> int | None:
+        """When a younger figure begins; None if it is as old as the line."""
+        if self._unknown <= len(self.values) * IGNORED_SHARE or not self.is_known:
+            return None
+        step_ms = (COARSE if self.is_day else MIDDLE).step_ms
+        return self.begins_ms + self._unknown * step_ms
+
+    @property
+    def _unknown(self) -> int:
+        """The number of unknown values before the first known one."""
+        return next((at for at, each in enumerate(self.values) if each is not None), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +293,7 @@ def sparks(kind: str, names: Sequence[str], line: Line, now_ms: int) -> dict[str
     made = {}
     for name, parts in by_name.items():
         values = values_of(parts, line)
-        made[name] = Spark(values, trend_of(values))
+        made[name] = Spark.of(values, first)
     return made
 
 
@@ -278,7 +309,7 @@ def subject_sparks(
         logger.warning("history unreadable error=%s", error)
         return {}
     made = {key: values_of(parts, line) for key, line in lines.items()}
-    return {key: Spark(values, trend_of(values)) for key, values in made.items()}
+    return {key: Spark.of(values, first) for key, values in made.items()}
 
 
 def queue_sparks(
@@ -299,7 +330,7 @@ def queue_sparks(
         if points is None:
             return None
         values = values_of([points], line._replace(part=queue_id))
-        return Spark(values, trend_of(values))
+        return Spark.of(values, first)
 
     return spark_of
 

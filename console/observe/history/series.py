@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MS_A_SECOND = 1_000
 PARTS_A_HISTOGRAM = 32
+TREND_VALUES_MIN = 10
+"""With fewer, a deployment or one burst would look like a trend."""
 Values = list[float | None]
 
 
@@ -124,12 +126,15 @@ def quantiles(parts: Sequence[Points], line: Line) -> Values:
     return found
 
 
-def trend_of(values: Sequence[float | None]) -> int:
-    """Return 1 if the last third of the values is clearly above the first, -1 if below, else 0."""
+def trend_of(values: Sequence[float | None]) -> int | None:
+    """Return 1 if the last third of the values is clearly above the first, -1 if below, else 0.
+
+    None if there are too few values for a trend.
+    """
     known = [value for value in values if value is not None]
+    if len(known) < TREND_VALUES_MIN:
+        return None
     third = len(known) // 3
-    if not third:
-        return 0
     first, last = sum(known[:third]) / third, sum(known[-third:]) / third
     if abs(last - first) <= 0.1 * max(abs(first), abs(last)):
         return 0

@@ -9,12 +9,13 @@ from console.observe.history.access import history_store
 from console.observe.history.database import HistoryError
 from console.observe.history.metrics import BROKER, GOT, GROUP, LAG, PUT
 from console.observe.history.reading import SPARK_SLOTS, Spark, counted
-from console.observe.history.series import Aspect, Line, trend_of, values_of
+from console.observe.history.series import Aspect, Line, values_of
 from console.observe.history.tiers import COARSE, DAY_MS, HOUR_MS, MIDDLE
 
 if TYPE_CHECKING:
     from console.observe.history.metrics import Metric
     from console.observe.history.points import Points
+    from console.observe.history.tiers import Tier
 
 logger = logging.getLogger(__name__)
 
@@ -55,11 +56,11 @@ def sparks_now(now_ms: int) -> Sparks:
     day_of_masters = [day[number] for number in masters]
     hour_of_brokers, day_of_brokers = [*hour.values()], [*day.values()]
     return Sparks(
-        put=spark(hour_of_masters, PUT, Aspect.MEAN),
-        got=spark(hour_of_brokers, GOT, Aspect.MEAN),
-        put_day=longest(day_of_masters, hour_of_masters, PUT),
-        got_day=longest(day_of_brokers, hour_of_brokers, GOT),
-        lag=spark(hour_of_groups, LAG, Aspect.MEAN),
+        put=spark(hour_of_masters, PUT, Aspect.MEAN, first),
+        got=spark(hour_of_brokers, GOT, Aspect.MEAN, first),
+        put_day=longest(day_of_masters, day_from, hour_of_masters, first, PUT),
+        got_day=longest(day_of_brokers, day_from, hour_of_brokers, first, GOT),
+        lag=spark(hour_of_groups, LAG, Aspect.MEAN, first),
     )
 
 
@@ -77,21 +78,24 @@ def broker_sparks(now_ms: int) -> dict[tuple[str, int], Spark]:
     except HistoryError as error:
         logger.warning("history unreadable error=%s", error)
         return {}
-    made = {place: spark([read[number]], PUT, Aspect.MEAN) for place, number in brokers.items()}
+    made = {
+        place: spark([read[number]], PUT, Aspect.MEAN, first) for place, number in brokers.items()
+    }
     return {place: each for place, each in made.items() if each is not None}
 
 
-def longest(day: list[Points], hour: list[Points], metric: Metric) -> Spark | None:
+def longest(
+    day: list[Points], day_from: int, hour: list[Points], first: int, metric: Metric
+) -> Spark | None:
     """Return the last day, or the last hour by the minute if there is no more data."""
-    long = spark(day, metric, Aspect.SUM, is_day=True)
+    long = spark(day, metric, Aspect.SUM, day_from, COARSE)
     if long is not None and sum(value is not None for value in long.values) > HOUR_SLOTS:
         return long
-    return spark(hour, metric, Aspect.SUM) or long
+    return spark(hour, metric, Aspect.SUM, first) or long
 
 
 def spark(
-    parts: list[Points], metric: Metric, aspect: Aspect, *, is_day: bool = False
+    parts: list[Points], metric: Metric, aspect: Aspect, first: int, tier: Tier = MIDDLE
 ) -> Spark | None:
-    values = values_of(parts, Line("", metric, aspect))
-    made = Spark(values, trend_of(values), is_day=is_day)
+    made = Spark.of(values_of(parts, Line("", metric, aspect)), first, tier)
     return made if made.is_known else None

@@ -1,5 +1,5 @@
 /* Times in one format, in the person's or the browser's zone: relative for less than a day, then
-   2026-11-21 22:45:03. Keeps every <time data-age> and <time data-moment> of the page current. */
+   2026-11-21 22:45:03. Keeps every <time data-age>, <time data-moment> and <time data-clock> of the page current. */
 "use strict";
 
 const Times = (() => {
@@ -50,6 +50,20 @@ const Times = (() => {
       if (element.textContent !== text) element.textContent = text;
       if (element.dataset.shown) continue;
       element.title = `${exact(ms)} ${zone}`;
+      element.dataset.shown = "true";
+    }
+    for (const element of scope.querySelectorAll("time[data-clock]:not([data-shown])")) {
+      const ms = Number(element.dataset.clock);
+      element.textContent = clock(ms).slice(0, 5);
+      element.title = `${exact(ms)} ${zone}`;
+      element.dataset.shown = "true";
+    }
+    for (const element of scope.querySelectorAll("[data-since]:not([data-shown])")) {
+      const words = element.title;
+      element.title = interpolate(element.dataset.words, [clock(Number(element.dataset.since)).slice(0, 5)]);
+      // The label also has the trend.
+      const picture = element.querySelector("[aria-label]");
+      picture?.setAttribute("aria-label", picture.getAttribute("aria-label").replace(words, element.title));
       element.dataset.shown = "true";
     }
   }

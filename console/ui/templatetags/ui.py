@@ -151,6 +151,17 @@ def age(timestamp_ms: int | None, reason: object = "") -> SafeString:
     return time_element(timestamp_ms, "age", reason)
 
 
+def clock_text(timestamp_ms: int) -> str:
+    when = datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC)
+    return timezone.localtime(when).strftime("%H:%M")
+
+
+@register.filter
+def clock(timestamp_ms: int) -> SafeString:
+    """Format the hour and minute of a time of today; the script uses the browser's zone."""
+    return format_html('<time data-clock="{}">{}</time>', timestamp_ms, clock_text(timestamp_ms))
+
+
 @register.filter
 def is_within_a_day(timestamp_ms: int) -> bool:
     """Whether `age` formats a time relatively."""

@@ -9,7 +9,7 @@ from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
 
-from console.ui.templatetags.ui import grouped, unknown
+from console.ui.templatetags.ui import clock_text, grouped, unknown
 
 if TYPE_CHECKING:
     from django.utils.safestring import SafeString
@@ -19,37 +19,42 @@ if TYPE_CHECKING:
 register = template.Library()
 
 WIDTH, HEIGHT, MARGIN = 96, 22, 2
-ARROWS = {1: "\u2197", 0: "", -1: "\u2198"}
+ARROWS = {1: "\u2197", -1: "\u2198"}
 
 
 @register.simple_tag
 def sparkline(spark: Spark | None, unit: str = "") -> SafeString:
-    """Render the last hour, with gaps for unknown values, or a dash without data."""
+    """Render the last hour, with gaps for unknown values, or a dash without data.
+
+    A younger figure says since when; the script shows that time in the person's zone.
+    """
     if spark is None or not spark.is_known:
         return unknown(_("The collector has no data for the last hour."))
     known = [value for value in spark.values if value is not None]
     low, high = min(known), max(known)
-    text = (
-        _("last 24 hours: %(low)s to %(high)s %(unit)s")
-        if spark.is_day
-        else _("last hour: %(low)s to %(high)s %(unit)s")
-    )
-    words = text % {
-        "low": short(low),
-        "high": short(high),
-        "unit": unit,
-    }
+    named = {"low": short(low), "high": short(high), "unit": unit}
+    since_ms = spark.since_ms
+    if since_ms is not None:
+        # The script replaces the time.
+        text = _("since %(time)s: %(low)s to %(high)s %(unit)s") % {**named, "time": "%s"}
+        since = format_html(' data-since="{}" data-words="{}"', since_ms, text)
+        words = text % clock_text(since_ms)
+    elif spark.is_day:
+        since, words = "", _("last 24 hours: %(low)s to %(high)s %(unit)s") % named
+    else:
+        since, words = "", _("last hour: %(low)s to %(high)s %(unit)s") % named
     trends = {1: _("rising"), 0: _("steady"), -1: _("falling")}
     return format_html(
-        '<span class="spark" title="{0}"><svg viewBox="0 0 {1} {2}" width="{1}" height="{2}" '
-        'preserveAspectRatio="none" role="img" aria-label="{0}, {5}"><path d="{3}"></path></svg>'
+        '<span class="spark" title="{0}"{6}><svg viewBox="0 0 {1} {2}" width="{1}" height="{2}" '
+        'preserveAspectRatio="none" role="img" aria-label="{0}{5}"><path d="{3}"></path></svg>'
         '<span class="spark__trend" aria-hidden="true">{4}</span></span>',
         words,
         WIDTH,
         HEIGHT,
-        mark_safe(path_of(spark.values, high)),
-        ARROWS[spark.trend],
-        trends[spark.trend],
+        mark_safe(path_of(spark.shown, high)),
+        ARROWS.get(spark.trend or 0, ""),
+        "" if spark.trend is None else f", {trends[spark.trend]}",
+        since,
     )
 
 

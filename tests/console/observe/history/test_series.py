@@ -83,9 +83,17 @@ def test_a_quantile_is_within_its_bucket(counts, share, expected) -> None:
 
 @pytest.mark.parametrize(
     ("values", "trend"),
-    [([], 0), ([1.0], 0), ([1.0] * 9, 0), ([1, 1, 1, 2, 2, 2], 1), ([9, 9, None, 1, 1, 1], -1)],
+    [
+        ([], None),
+        ([1.0], None),
+        ([1, 1, 1, 2, 2, 2], None),
+        ([*[1.0] * 4, *[None] * 50, *[2.0] * 5], None),
+        ([1.0] * 10, 0),
+        ([*[1.0] * 5, *[2.0] * 5], 1),
+        ([9, 9, 9, 9, None, 9, 1, 1, 1, 1, 1], -1),
+    ],
 )
-def test_a_trend_compares_the_ends(values, trend) -> None:
+def test_a_trend_compares_the_ends_of_enough_values(values, trend) -> None:
     assert trend_of(values) == trend
 
 
