@@ -12,6 +12,17 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from console.lib.moment import now_ms
+
+# Pages that are rendered without an appliance.
+from tests.console.conftest import (  # noqa: F401
+    actors,
+    admin_account,
+    brokers,
+    collector,
+    operator_account,
+    quick_passwords,
+    reader_account,
+)
 from tests.support import raw_remoting
 from tests.support.addresses import KEYS
 from tests.support.appliance import Appliance, Visitor

@@ -13,6 +13,7 @@ document.addEventListener("DOMContentLoaded", () => {
     deploy: "--accent", rebalance: "--chart-4",
   };
   const EARLIER_ALPHA = 0.4;
+  const SHORTEST_MS = 600000;
 
   const spanMs = Number(section.dataset.to) - Number(section.dataset.from);
 
@@ -90,13 +91,14 @@ document.addEventListener("DOMContentLoaded", () => {
       width: chart.box.clientWidth,
       height: 190,
       cursor: { sync: { key: "history" }, drag: { x: true, y: false, setScale: false } },
-      padding: [10, 12, 0, 0],
+      // Room for half a label at the end of the axis.
+      padding: [10, 32, 0, 0],
       scales: {
-        x: { time: true, range: () => [answer.times[0] / 1000, (answer.times.at(-1) + answer.stepMs) / 1000] },
+        x: { time: true, range: () => [chart.from / 1000, endOf(answer) / 1000] },
         y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.12 : 1] },
       },
       axes: [
-        { ...axis, space: 84, size: 28, values: (_, ticks) => ticks.map((each) => Times.tick(each * 1000, spanMs)) },
+        { ...axis, space: 84, size: 28, values: (_, ticks) => Times.ticks(ticks.map((each) => each * 1000), endOf(answer) - chart.from) },
         { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => (isWhole && !Number.isInteger(tick) ? "" : numberText(tick))) },
       ],
       series: [
@@ -127,6 +129,19 @@ document.addEventListener("DOMContentLoaded", () => {
     };
   }
 
+  const endOf = (answer) => answer.times.at(-1) + answer.stepMs;
+  const firstKnown = (values) => Math.min(...values.map((each) => {
+    const at = each.findIndex((value) => value != null);
+    return at < 0 ? Infinity : at;
+  }), Infinity);
+
+  /** Where the time axis begins: a range that ends now shows the data there is, and ten minutes at least. */
+  function beginOf(answer, first) {
+    const [begin] = answer.times;
+    const isLate = isLive && Number.isFinite(first) && answer.times[first] - begin > spanMs / 10;
+    return isLate ? Math.max(begin, Math.min(answer.times[first], endOf(answer) - SHORTEST_MS)) : begin;
+  }
+
   /** Single values between two gaps, drawn as points because they have no line. */
   function lone(values) {
     return [...values.keys()].filter((at) => values[at] != null && values[at - 1] == null && values[at + 1] == null);
@@ -149,10 +164,15 @@ document.addEventListener("DOMContentLoaded", () => {
     chart.answer = answer;
     const values = [...answer.lines.map((line) => line.values), ...answer.earlier];
     const data = [answer.times.map((ms) => ms / 1000), ...values];
-    const isKnown = values.some((each) => each.some((value) => value != null));
+    const first = firstKnown(values);
+    const isKnown = Number.isFinite(first);
+    chart.from = beginOf(answer, first);
     chart.text = answer.problem || (isKnown ? "" : gettext("No history for this time."));
     chart.note.textContent = chart.text;
     chart.step.textContent = interpolate(gettext("one point = %s"), [Times.span(answer.stepMs / 1000)]);
+    if (chart.from > answer.times[0]) {
+      chart.step.textContent += ` · ${interpolate(gettext("since %s"), [Times.minute(answer.times[first])])}`;
+    }
     if (answer.lastSampleMs) {
       chart.age.innerHTML = "";
       const age = document.createElement("time");
@@ -220,8 +240,7 @@ document.addEventListener("DOMContentLoaded", () => {
     ctx.fillText(title, 12 * ratio, 18 * ratio, wide);
     ctx.font = small;
     ctx.fillStyle = Trebuchet.colour("--muted");
-    const { times, stepMs } = chart.answer;
-    ctx.fillText(`${Times.exact(times[0])} – ${Times.exact(times.at(-1) + stepMs)} ${Times.zone}`, 12 * ratio, 36 * ratio, wide);
+    ctx.fillText(`${Times.exact(chart.from)} – ${Times.exact(endOf(chart.answer))} ${Times.zone}`, 12 * ratio, 36 * ratio, wide);
     for (const [label, index, alpha, x, row] of legend) {
       const y = top + 18 * ratio * row;
       ctx.globalAlpha = alpha;
@@ -249,6 +268,7 @@ document.addEventListener("DOMContentLoaded", () => {
     age: card.querySelector(".chart__age"),
     marks: [],
     text: "",
+    from: 0,
     plot: null,
     answer: null,
   }));

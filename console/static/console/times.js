@@ -12,9 +12,20 @@ const Times = (() => {
 
   const exact = (ms) => stamp.format(ms);
   const clock = (ms) => clockFormat.format(ms);
-  /** A tick label for an axis of this length: minutes within a day, with the date up to a week, only the date beyond. */
-  const tick = (ms, spanMs) => (spanMs <= DAY_S * 1000 ? clock(ms).slice(0, 5)
-    : spanMs <= 7 * DAY_S * 1000 ? exact(ms).slice(5, 16) : exact(ms).slice(0, 10));
+  const minute = (ms) => clock(ms).slice(0, 5);
+  const date = (ms) => exact(ms).slice(0, 10);
+  const dateAndMinute = (ms) => exact(ms).slice(5, 16);
+  const dateAndSecond = (ms) => exact(ms).slice(5);
+  /** Tick labels for an axis of this length: minutes within a day, with the date up to a week, only the date beyond; more
+      where labels would repeat. */
+  function ticks(times, spanMs) {
+    const formats = spanMs <= DAY_S * 1000 ? [minute, clock, dateAndMinute, dateAndSecond]
+      : spanMs <= 7 * DAY_S * 1000 ? [dateAndMinute, dateAndSecond] : [date, dateAndMinute, dateAndSecond];
+    const labels = formats.map((format) => times.map(format));
+    // Ticks within a second have one label.
+    const once = (all) => all.map((each, at) => (each === all[at - 1] ? "" : each));
+    return labels.find((each) => new Set(each).size === each.length) ?? once(labels[1]);
+  }
 
   function span(seconds) {
     if (seconds < 90) return interpolate(gettext("%s s"), [Math.round(seconds)]);
@@ -54,13 +65,13 @@ const Times = (() => {
     }
     for (const element of scope.querySelectorAll("time[data-clock]:not([data-shown])")) {
       const ms = Number(element.dataset.clock);
-      element.textContent = clock(ms).slice(0, 5);
+      element.textContent = minute(ms);
       element.title = `${exact(ms)} ${zone}`;
       element.dataset.shown = "true";
     }
     for (const element of scope.querySelectorAll("[data-since]:not([data-shown])")) {
       const words = element.title;
-      element.title = interpolate(element.dataset.words, [clock(Number(element.dataset.since)).slice(0, 5)]);
+      element.title = interpolate(element.dataset.words, [minute(Number(element.dataset.since))]);
       // The label also has the trend.
       const picture = element.querySelector("[aria-label]");
       picture?.setAttribute("aria-label", picture.getAttribute("aria-label").replace(words, element.title));
@@ -81,5 +92,5 @@ const Times = (() => {
   });
   document.addEventListener("htmx:afterSwap", (event) => refresh(event.target));
 
-  return { zone, exact, clock, tick, span, ago, fromInput, toInput, refresh };
+  return { zone, exact, clock, minute, ticks, span, ago, fromInput, toInput, refresh };
 })();

@@ -62,9 +62,10 @@
         cursor: { points: { show: false }, drag: { x: true, y: false } },
         legend: { show: false },
         tzDate,
-        padding: [10, 12, 0, 0],
+        // Room for half a label at the end of the axis.
+        padding: [10, 32, 0, 0],
         scales: { x: { time: true, range: spanOf }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-        axes: [{ ...axis, space: 84, values: (_, ticks) => ticks.map((each) => Times.tick(each * 1000, spanMs)) }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? Trebuchet.grouped(tick) : "")) }],
+        axes: [{ ...axis, space: 84, values: (_, ticks) => Times.ticks(ticks.map((each) => each * 1000), spanMs) }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? Trebuchet.grouped(tick) : "")) }],
         series: [{}, ...order.map((index) => ({
           label: chart.series[index].label,
           stroke: Trebuchet.colour(`--chart-${index + 1}`),
