@@ -111,9 +111,6 @@ def pages(*, may_administer: bool) -> Iterator[Entry]:
         if may_administer or not each.for_staff:
             yield Entry(str(each.label), _("Page"), each.icon, reverse(each.url_name))
     yield Entry(_("Name servers"), _("Page"), "server", reverse("brokers:name-servers"))
-    if may_administer:
-        accounts = reverse("broker_accounts:list")
-        yield Entry(_("Broker accounts"), _("Page"), "key-round", accounts)
     yield Entry(_("Marks"), _("Page"), "tag", reverse("marks:list"))
     yield Entry(_("Settings"), _("Page"), "settings-2", reverse("preferences:own"))
     yield Entry(_("Sessions"), _("Page"), "monitor", reverse("accounts:sessions"))

@@ -12,8 +12,9 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from django.contrib.staticfiles import finders
 from django.urls import reverse
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
+from console.frame import NAVIGATION_COOKIE
 from console.lib.moment import now_ms
 from console.observe.flow.drawing import ROW
 from console.observe.history.access import history_store
@@ -102,7 +103,9 @@ def rendered(client: Client, *addresses: str) -> dict[str, bytes]:
 
 
 @contextmanager
-def opened(chromium: str, answers: dict[str, bytes], path: str, width: int) -> Iterator[Page]:
+def opened(
+    chromium: str, answers: dict[str, bytes], path: str, width: int, *, scripts: bool = True
+) -> Iterator[Page]:
     """Open a rendered page in Chromium. Until it's closed, the test can't use the database."""
 
     def serve(route: Route) -> None:
@@ -119,13 +122,16 @@ def opened(chromium: str, answers: dict[str, bytes], path: str, width: int) -> I
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-        page = browser.new_page(viewport={"width": width, "height": 900})
+        page = browser.new_page(
+            viewport={"width": width, "height": 900}, java_script_enabled=scripts
+        )
         # A machine stalls for seconds.
         page.set_default_timeout(120_000)
         page.add_init_script(WATCH_CHARTS)
         page.route(f"{ORIGIN}/**", serve)
         page.goto(f"{ORIGIN}{path}")
-        page.evaluate("document.fonts.ready.then(() => null)")
+        if scripts:
+            page.evaluate("document.fonts.ready.then(() => null)")
         yield page
         browser.close()
 
@@ -278,3 +284,49 @@ def test_no_line_of_a_subtitle_is_a_single_word(chromium) -> None:
                 short.append((width, lines))
 
     assert short == []
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
+def test_a_phone_opens_the_navigation_and_its_sections(scripts, chromium, brokers, actors) -> None:
+    """A link opens the drawer even without scripts, and so do the sections by themselves."""
+    answers = rendered(actors.admin, reverse("overview:index"))
+
+    with opened(chromium, answers, "/", 390, scripts=scripts) as page:
+        navigation = page.get_by_role("navigation", name="Main")
+        lake = navigation.get_by_role("link", name="Lake")
+        expect(lake).to_be_hidden()
+
+        page.get_by_role("link", name="Navigation").click()
+
+        expect(lake).to_be_visible()
+        navigation.get_by_text("Data", exact=True).click()
+        expect(lake).to_be_hidden()
+        expect(navigation.get_by_role("link", name="Topics")).to_be_visible()
+
+
+def test_a_section_collapses_by_key_and_its_cookie_keeps_it(chromium, brokers, actors) -> None:
+    answers = rendered(actors.admin, reverse("overview:index"))
+
+    with opened(chromium, answers, "/", 1280) as page:
+        head = page.locator('[data-section="data"] > summary')
+        lake = page.get_by_role("link", name="Lake")
+        head.focus()
+        page.keyboard.press("Enter")
+        expect(lake).to_be_hidden()
+        page.locator('[data-section="messaging"] > summary').click()
+        collapsed = cookie(page)
+        # The shortcut still opens its page.
+        assert page.evaluate("document.querySelector('a[data-key=k]') !== null")
+        page.keyboard.press("Shift+Tab")
+        head.focus()
+        page.keyboard.press("Space")
+        expect(lake).to_be_visible()
+        after = cookie(page)
+
+    assert (collapsed, after) == ("data.messaging", "messaging")
+
+
+def cookie(page: Page) -> str:
+    return next(
+        each["value"] for each in page.context.cookies() if each["name"] == NAVIGATION_COOKIE
+    )

@@ -139,7 +139,8 @@ def test_a_read_only_user_sees_pages_without_their_forms(actors, brokers) -> Non
     ("name", "line"),
     [
         ("sending:send", "browse:search"),
-        ("broker_accounts:list", "people:list"),
+        ("broker_accounts:list", "broker_accounts:list"),
+        ("brokers:name-servers", "brokers:list"),
         ("masking:list", "people:list"),
         ("topics:create", "topics:list"),
     ],

@@ -46,6 +46,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "brokers:key": ("",),
     "brokers:kv-delete": ("",),
     "brokers:kv-put": ("", "?namespace=ORDER_TOPIC_CONFIG&key={topic}"),
+    "brokers:list": ("",),
     "brokers:name-servers": ("", "?topic={topic}"),
     "brokers:transactions": ("",),
     "brokers:write-perm": ("", "?do=add"),

@@ -199,7 +199,13 @@ def verdict_out(shown: Shown) -> VerdictOut:
     )
 
 
-@operation("GET", "/clusters", area="brokers", pages=("overview:index",), response=ClusterOut)
+@operation(
+    "GET",
+    "/clusters",
+    area="brokers",
+    pages=("overview:index", "brokers:list"),
+    response=ClusterOut,
+)
 def clusters(request: HttpRequest) -> Any:
     """List the brokers that are registered with the name server."""
     return gateway().cluster.registered()

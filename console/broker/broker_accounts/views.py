@@ -256,7 +256,7 @@ def show_account_plan(
     problem: str = "",
     entries: list[tuple[str, str]] | None = None,
 ) -> HttpResponse:
-    words = PlanWords(_("Broker accounts"), _("New account"), _("Edit account"))
+    words = PlanWords(_("Access keys"), _("New account"), _("Edit account"))
     is_white = plan.kind == changing.WHITE
     if is_white:
         words = PlanWords(words.plural, "", _("Addresses without an account"))

@@ -16,6 +16,7 @@ from console.broker.brokers import (
 
 app_name = "brokers"
 urlpatterns = [
+    path("", views.listing, name="list"),
     path("b/<str:broker_name>/<int:broker_id>/", views.detail, name="detail"),
     path("b/<str:broker_name>/<int:broker_id>/promote/", views.promote, name="promote"),
     path(

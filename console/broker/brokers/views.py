@@ -1,4 +1,4 @@
-"""The page of a broker: current metrics, history, and promotion of a slave."""
+"""Pages of brokers: the list; a broker's metrics and history; promotion of a slave."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from console.observe.history.pages import history_context
 from console.observe.history.reading import Spark, is_kept, subject_sparks
 from console.observe.history.series import Line
 from console.observe.overview.replication import sets_of
+from console.observe.overview.views import current_summary
 from console.people.audit.record import change
 from console.ui.copies import CopyText, json_text, mqadmin, mqadmin_text
 from console.ui.danger import Choice, Danger, Effect, ask, is_confirmed
@@ -47,6 +48,12 @@ TLS = {
     listeners.PERMISSIVE: gettext_lazy("TLS or cleartext"),
     listeners.DISABLED: gettext_lazy("Cleartext only"),
 }
+
+
+@page
+def listing(request: HttpRequest) -> HttpResponse:
+    """List the brokers, as the overview does, and how their slaves follow."""
+    return render(request, "brokers/list.html", {"summary": current_summary()})
 
 
 @page

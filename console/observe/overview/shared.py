@@ -49,6 +49,12 @@ class Shared(Generic[Value]):
             raise kept.problem
         return kept.value
 
+    def peek(self, language: str, now_ms: int, within_ms: int) -> Value | None:
+        """Return a value that was read within this time, or None; never read."""
+        kept = self._kept.get(language)
+        is_recent = kept is not None and 0 <= now_ms - kept.at_ms < within_ms
+        return kept.value if kept is not None and is_recent else None
+
     def forget(self) -> None:
         with self._lock:
             self._kept.clear()

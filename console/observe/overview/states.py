@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext as _, ngettext
 
+from console.observe.history.metrics import BROKER, GROUP
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -28,10 +30,11 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A current reading that isn't good."""
+    """A current reading that isn't good; `kind` is its subject's kind in the history."""
 
     state: State
     text: str
+    kind: str = BROKER
 
 
 def has_no_consumers(progress: ConsumeProgress, connections: GroupConnections) -> bool:
@@ -48,4 +51,4 @@ def no_consumers_finding(groups: Sequence[str]) -> Finding:
         "%(names)s%(tail)s are lagging and have no consumers.",
         len(groups),
     ) % {"names": ", ".join(groups[:GROUPS_NAMED_MAX]), "tail": tail}
-    return Finding(State.WARN, text)
+    return Finding(State.WARN, text, GROUP)

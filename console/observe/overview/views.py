@@ -18,7 +18,7 @@ from console.gateway.known_addresses import known_addresses
 from console.lib.moment import now_ms
 from console.observe.flow.pages import shared_flow
 from console.observe.history.charts import CLUSTER_CHART
-from console.observe.history.metrics import GROUP, LAG, PUT, TOPIC
+from console.observe.history.metrics import GROUP, LAG, PROCESS, PUT, TOPIC
 from console.observe.history.pages import chart_row
 from console.observe.history.range import requested_range
 from console.observe.history.reading import collector_state, sparks
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
 SUMMARY_KEPT_MS = 4_000
+ISSUES_KEPT_MS = 30_000
 RANGE = "15m"
 
 shared_summary: Shared[Summary] = Shared(SUMMARY_KEPT_MS)
@@ -124,6 +125,17 @@ def current_summary() -> Summary:
     return shared_summary.get(get_language() or "", now_ms(), summarize_now)
 
 
+def known_issues() -> Issues:
+    """Return the issues for the frame of a page, without asking a broker.
+
+    They are those of the last overview, or the rules' verdicts if nobody opened it recently.
+    """
+    known = shared_summary.peek(get_language() or "", now_ms(), ISSUES_KEPT_MS)
+    if known is not None:
+        return known.issues
+    return Issues.of([], current_verdicts(), is_judged=True)
+
+
 def summarize_now() -> Summary:
     brokers = gateway()
     verdicts = current_verdicts()
@@ -145,7 +157,7 @@ def unchecked(judged_at_ms: int, at_ms: int) -> list[Finding]:
         what = _("The collector isn't sampling, so new issues aren't detected.")
     elif judged_at_ms and at_ms - judged_at_ms >= HELD_MS:
         what = _("The rules haven't run for over 2 minutes, so new issues aren't detected.")
-    return [Finding(State.WARN, what)] if what else []
+    return [Finding(State.WARN, what, PROCESS)] if what else []
 
 
 def with_sparks(summary: Summary, at_ms: int) -> Summary:

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy
 
+from console.observe.history.metrics import GROUP, PROGRESS
 from console.observe.history.places import place_of
 from console.observe.verdicts import evidence
 
@@ -54,6 +55,11 @@ class Shown:
     @property
     def state(self) -> str:
         return self.verdict.severity
+
+    @property
+    def kind(self) -> str:
+        """The kind of subject whose page shows it; a progress is its group's."""
+        return GROUP if self.verdict.kind == PROGRESS else self.verdict.kind
 
 
 WORDS: dict[str, Words] = {

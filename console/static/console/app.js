@@ -86,6 +86,17 @@ const Trebuchet = (() => {
     return () => clearInterval(timer);
   }
 
+  /* The navigation's collapsed sections, in a cookie, so that the server renders them without a flash. */
+  const SECTIONS_COOKIE = "trebuchet_navigation";
+  function rememberSection(name, isCollapsed) {
+    const kept = document.cookie.split("; ").find((each) => each.startsWith(`${SECTIONS_COOKIE}=`))?.split("=")[1] ?? "";
+    const names = new Set(kept.split(".").filter(Boolean));
+    if (isCollapsed) names.add(name);
+    else names.delete(name);
+    const secure = location.protocol === "https:" ? "; Secure" : "";
+    document.cookie = `${SECTIONS_COOKIE}=${[...names].join(".")}; Path=/; Max-Age=31536000; SameSite=Lax${secure}`;
+  }
+
   function setNavigation(open) {
     const frame = document.querySelector(".frame");
     if (!frame) return;
@@ -96,8 +107,17 @@ const Trebuchet = (() => {
   document.addEventListener("click", (event) => {
     const target = event.target instanceof Element ? event.target : null;
     if (!target) return;
-    if (target.closest("[data-toggle-navigation]")) setNavigation(document.querySelector(".frame").dataset.navigation !== "open");
-    if (target.closest("[data-close-navigation]")) setNavigation(false);
+    if (target.closest("[data-toggle-navigation]")) {
+      event.preventDefault();
+      setNavigation(document.querySelector(".frame").dataset.navigation !== "open");
+    }
+    if (target.closest("[data-close-navigation]")) {
+      event.preventDefault();
+      setNavigation(false);
+    }
+    const section = target.closest(".navigation__head")?.parentElement;
+    // The click comes before the change.
+    if (section) rememberSection(section.dataset.section, section.open);
     const opener = target.closest("[data-open-dialog]");
     if (opener) document.getElementById(opener.dataset.openDialog)?.showModal();
     const danger = target.closest("a[data-danger]");
