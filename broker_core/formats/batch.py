@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _unpack_head = struct.Struct(">i8xii").unpack_from
-_HEAD_SIZE = 20
+HEAD_SIZE = 20
+FLAG_POSITION, BODY_SIZE_POSITION = 12, 16
 _unpack_size = struct.Struct(">i").unpack_from
-MESSAGE_BYTES_MIN = _HEAD_SIZE + 2
+MESSAGE_BYTES_MIN = HEAD_SIZE + 2
 _unpack_properties_size = struct.Struct(">h").unpack_from
 
 
@@ -37,7 +38,7 @@ def decode(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
     while position < end:
         try:
             total_size, flag, body_size = _unpack_head(data, position)
-            body_from = position + _HEAD_SIZE
+            body_from = position + HEAD_SIZE
             body_to = body_from + max(body_size, 0)
             (properties_size,) = _unpack_properties_size(data, body_to)
         except struct.error as error:
@@ -58,12 +59,12 @@ def decode(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 def has_more_messages(data: bytes, count: int) -> bool:
     """Return whether a batch has more messages than this, according to its size fields."""
     position, end = 0, len(data)
-    while position <= end - _HEAD_SIZE:
+    while position <= end - HEAD_SIZE:
         if not count:
             return True
         count -= 1
         (size,) = _unpack_size(data, position)
-        if size < _HEAD_SIZE:
+        if size < HEAD_SIZE:
             return False
         position += size
     return False

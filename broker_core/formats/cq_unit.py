@@ -27,5 +27,8 @@ FILLER_SIZE = 0x7FFFFFFF
 UNITS = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 FILLER = UNIT.pack(0, FILLER_SIZE, 0)
 
+SIZE_POSITION, TAGS_CODE_POSITION = 8, 12
+
 assert UNIT.size == UNIT_SIZE
+assert [at for _, at in UNITS.fields.values()] == [0, SIZE_POSITION, TAGS_CODE_POSITION]
 assert UNITS.itemsize == UNIT_SIZE

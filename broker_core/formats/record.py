@@ -38,8 +38,10 @@ it to single messages only.
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_core.errors import CorruptRecordError
@@ -69,13 +71,27 @@ BLANK = struct.Struct(">ii")
 BLANK_SIZE_MIN = 8
 FIXED_V4 = struct.Struct(">iiiiiqqiq8sq8siqi")
 FIXED_V4_SIZE = 88
+FIXED_FIELDS = (
+    "size",
+    "magic",
+    "body_crc",
+    "queue_id",
+    "flag",
+    "queue_offset",
+    "commit_log_offset",
+    "sys_flag",
+    "born_timestamp",
+    "born_host",
+    "store_timestamp",
+    "store_host",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "body_size",
+)
+"""The fields before the body, in order."""
 TOPIC_SIZE_FIELD = 1
 PROPERTIES_SIZE = struct.Struct(">h")
 OVERHEAD_V4 = FIXED_V4_SIZE + TOPIC_SIZE_FIELD + PROPERTIES_SIZE.size
-QUEUE_OFFSET_POSITION = 20
-COMMIT_LOG_OFFSET_POSITION = 28
-SYS_FLAG_POSITION = 36
-MAGIC_POSITION = 4
 HEAD_SIZE = 48
 CRC_DIGITS = 10
 CRC_NAME = (PROPERTY_CRC32 + NAME_VALUE_SEPARATOR).encode()
@@ -85,6 +101,20 @@ CRC_ROOM = CRC_NAME + b"0" * CRC_DIGITS + CRC_SEPARATOR
 CRC_ROOM_SIZE = len(CRC_ROOM)
 CRC_FIXED_MIN = len(CRC_NAME) - 1
 """Minimum number of its constant bytes that still match after one bit is flipped."""
+
+
+def _positions() -> dict[str, int]:
+    kinds = re.findall(r"\d*[a-z]", FIXED_V4.format)
+    ends = accumulate(struct.calcsize(">" + kind) for kind in kinds)
+    return dict(zip(FIXED_FIELDS, (0, *ends), strict=False))
+
+
+POSITIONS = _positions()
+"""Where each field begins in a record with IPv4 hosts; the same up to born_host for others."""
+MAGIC_POSITION = POSITIONS["magic"]
+QUEUE_OFFSET_POSITION = POSITIONS["queue_offset"]
+COMMIT_LOG_OFFSET_POSITION = POSITIONS["commit_log_offset"]
+SYS_FLAG_POSITION = POSITIONS["sys_flag"]
 
 _HEAD = struct.Struct(">iiiiiqqiq")
 _TIMESTAMP = struct.Struct(">q")
@@ -101,7 +131,8 @@ FIXED = {
 
 assert FIXED_V4.size == FIXED_V4_SIZE
 assert OVERHEAD_V4 == 91
-assert _HEAD.size == HEAD_SIZE
+assert _HEAD.size == HEAD_SIZE == POSITIONS["born_host"]
+assert len(POSITIONS) == len(FIXED_FIELDS)
 assert FIXED[HOST_V4_SIZE, HOST_V4_SIZE].size == FIXED_V4_SIZE
 
 

@@ -30,6 +30,7 @@ from broker_core.formats.record import (
     MESSAGE_MAGIC,
     MESSAGE_MAGIC_V2,
     OVERHEAD_V4,
+    POSITIONS,
     PROPERTIES_SIZE,
     TOPIC_SIZE_FIELD,
 )
@@ -62,7 +63,10 @@ _TIMESTAMP_SIZE = 8
 _HOSTS_V6_MORE = HOST_V6_SIZE - HOST_V4_SIZE
 _AFTER_STORE_HOST = FIXED_V4_SIZE - HEAD_SIZE - 2 * HOST_V4_SIZE - _TIMESTAMP_SIZE
 # Offsets before the body.
-_RECONSUME_TIMES, _PREPARED_OFFSET, _BODY_SIZE = 16, 12, 4
+_RECONSUME_TIMES, _PREPARED_OFFSET, _BODY_SIZE = (
+    FIXED_V4_SIZE - POSITIONS[name]
+    for name in ("reconsume_times", "prepared_transaction_offset", "body_size")
+)
 
 # Step through this many records one by one; if they are small, search for the rest.
 STEPPED_FIRST = 64

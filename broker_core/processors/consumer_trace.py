@@ -12,6 +12,7 @@ from broker_core.formats.record import summarize, summarize_all
 from broker_core.message.ids import offset_msg_id
 from broker_core.message.names import PROPERTY_UNIQ_KEY
 from broker_core.trace.deliveries import Delivered
+from broker_core.trace.event import DISK, MEMORY
 from broker_core.trace.records import queue_offsets
 from broker_core.trace.selection import ALL, NONE
 
@@ -236,7 +237,7 @@ class ConsumerTrace:
             store_size=message.store_size,
             body_size=body_size,
             offset_msg_id=msg_id,
-            source="disk" if pull.is_cold else "memory",
+            source=DISK if pull.is_cold else MEMORY,
             latency_us=waited_ms * 1000 if total_us is None else total_us,
             total_us=total_us,
             reconsume_times=message.reconsume_times or None,

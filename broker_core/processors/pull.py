@@ -26,6 +26,12 @@ from broker_core.protocol import binary_header
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.command import RemotingCommand, answer_template, parts_of
 from broker_core.protocol.headers import fields
+from broker_core.protocol.headers.pull_message import (
+    FLAG_COMMIT_OFFSET,
+    FLAG_SUBSCRIPTION,
+    FLAG_SUSPEND,
+    MAX_MSG_NUMS_MAX,
+)
 from broker_core.remoting.dispatch import internal_error, refused
 from broker_core.store.results import FILTERED_UNITS_MAX, GetMessageResult, GetMessageStatus
 
@@ -50,13 +56,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FLAG_COMMIT_OFFSET = 1
-FLAG_SUSPEND = 2
-FLAG_SUBSCRIPTION = 4
 SUSPEND_TIMEOUT_MS_MAX = 60_000
 PARKED_CHARS_MAX = 8 * 1024
 """A pull with longer ext fields doesn't wait, because a parked pull keeps its request."""
-MAX_MSG_NUMS_MAX = 1024
 AHEAD_TIMEOUT_MS = 1_000
 """How long a slave holds a pull past its queue's end before redirecting it to the master."""
 

@@ -15,6 +15,7 @@ from broker_core.message.names import (
     PROPERTY_UNIQ_KEY,
 )
 from broker_core.message.properties import decode as decode_properties
+from broker_core.trace.event import PROPERTY_REPLAYED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PROPERTY_REPLAYED = "TREBUCHET_REPLAY"
-"""The console run that replayed a dead letter."""
 WAITING = {
     names.RMQ_SYS_TRANS_HALF_TOPIC: "withheld",
     names.RMQ_SYS_SCHEDULE_TOPIC: "deferred",

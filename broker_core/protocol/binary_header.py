@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FIXED = struct.Struct(">hBhii")
 assert FIXED.size == 13
-_OPAQUE_AT, _FLAG_AT = 5, 9
+OPAQUE_POSITION, FLAG_POSITION = 5, 9
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 
@@ -96,7 +96,7 @@ def answer_parts(
     whole = encode(Header(code, RESPONSE_FLAG, 0, BROKER_VERSION, OUR_LANGUAGE, remark, constant))
     entries = whole[len(empty) :]
     first, *others = [INT16.pack(len(name)) + name.encode() for name in names]
-    return empty[:_OPAQUE_AT], empty[_FLAG_AT : -INT32.size], entries + first, *others
+    return empty[:OPAQUE_POSITION], empty[FLAG_POSITION : -INT32.size], entries + first, *others
 
 
 def decode(data: bytes | memoryview) -> Header:

@@ -79,6 +79,17 @@ class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=Tru
     remark: str | None = None
 
 
+PROPERTY_TRACEPARENT = "traceparent"
+PROPERTY_REPLAYED = "TREBUCHET_REPLAY"
+"""The console run that replayed a dead letter."""
+BEFORE_NUMBER = b'{"seq":"'
+"""The beginning of an event as pushed, up to its number."""
+MEMORY, DISK = "memory", "disk"
+"""The sources of a delivery."""
+JSON_NAMES = {field.name: field.encode_name for field in msgspec.structs.fields(TraceEvent)}
+"""The name in JSON of each attribute of a TraceEvent."""
+
+
 class WatchedEvent:
     """An event for watchers, encoded once for all of them. Event loop only."""
 
@@ -104,18 +115,22 @@ class _EventsBody(msgspec.Struct):
     events: list[msgspec.Raw]
 
 
+def encode_members(**values: object) -> bytes:
+    """Return the JSON of some attributes of a TraceEvent, without braces."""
+    return encode({JSON_NAMES[name]: value for name, value in values.items()})[1:-1]
+
+
 def pushed(body: bytes) -> Iterator[tuple[int, bytes, bytes]]:
     """Yield the number, head and JSON of each event in the body of a push."""
     for raw in _read_pushed(body).events:
         text = bytes(raw)
-        number = text[len(_BEFORE_NUMBER) : text.index(b'"', len(_BEFORE_NUMBER))]
-        begin = len(_BEFORE_NUMBER) + len(number)
+        number = text[len(BEFORE_NUMBER) : text.index(b'"', len(BEFORE_NUMBER))]
+        begin = len(BEFORE_NUMBER) + len(number)
         # Inside a string value this quote would be escaped.
         head = text[begin : text.index(b'"timeMs":', begin)]
         yield int(number), head, text
 
 
-_BEFORE_NUMBER = b'{"seq":"'
 _read_pushed = msgspec.json.Decoder(_EventsBody).decode
 encode = msgspec.json.Encoder().encode
 decode_event = msgspec.json.Decoder(TraceEvent).decode

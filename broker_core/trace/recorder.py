@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from broker_core.trace.event import TraceEvent, decode_event, encode
+from broker_core.trace.event import DISK, MEMORY, TraceEvent, decode_event, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -173,7 +173,7 @@ class Recorder:
             end,
             client,
             byte_count,
-            "disk" if is_cold else "memory",
+            DISK if is_cold else MEMORY,
             now_ms - max(0, stored_ms),
             oldest,
             is_sifted,

@@ -12,7 +12,7 @@ from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
-from broker_core.trace.event import WatchedEvent, decode_event, pushed
+from broker_core.trace.event import BEFORE_NUMBER, WatchedEvent, decode_event, pushed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,7 +58,9 @@ class Numbered:
         """Return the events as JSON separated by commas, between `before` and `behind`."""
         head = self.head
         numbers = count(self.first)
-        parts = [b'{"seq":"%d%b%b' % (next(numbers), head, each.ending) for each in self.events]
+        parts = [
+            b"%b%d%b%b" % (BEFORE_NUMBER, next(numbers), head, each.ending) for each in self.events
+        ]
         return b"%b%b%b" % (before, b",".join(parts), behind)
 
 

@@ -24,7 +24,7 @@ from broker_core.message.names import (
     PROPERTY_UNIQ_KEY,
 )
 from broker_core.trace.deliveries import Deliveries
-from broker_core.trace.event import TraceEvent, WatchedEvent
+from broker_core.trace.event import PROPERTY_TRACEPARENT, TraceEvent, WatchedEvent
 from broker_core.trace.event_sinks import EventSinks
 from broker_core.trace.filter import ERROR_STAGES, STAGES, Properties, TraceWatch
 from broker_core.trace.recorder import Recorder
@@ -47,7 +47,6 @@ logger = logging.getLogger(__name__)
 PUSH_SECONDS = 0.05
 LOST_SECONDS = 60.0
 """How long a watch without a connection is kept."""
-PROPERTY_TRACEPARENT = "traceparent"
 RECORDER_BYTES = 16 << 20
 RECORDER_MINUTES = 10
 OFF, WATCHED, RECORDER, FULL = "off", "watched", "recorder", "full"

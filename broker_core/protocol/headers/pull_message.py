@@ -1,0 +1,15 @@
+"""The bits of a pull's sysFlag, and its limit.
+
+Source: common/sysflag/PullSysFlag.java (4.9.8).
+"""
+
+from __future__ import annotations
+
+FLAG_COMMIT_OFFSET = 1
+"""The request commits an offset."""
+FLAG_SUSPEND = 2
+"""The pull waits when there is no message."""
+FLAG_SUBSCRIPTION = 4
+"""The request contains a subscription."""
+MAX_MSG_NUMS_MAX = 1024
+"""Maximum number of messages in an answer."""
