@@ -6,7 +6,6 @@ twin, with its header fields already decoded.
 """
 
 from broker_core.errors import Http2StreamError
-from broker_core.http2 import codes as codes_of_python
 from broker_core.http2 import dispatch as dispatch_of_python
 from broker_core.http2 import frame_loop as loop_of_python
 from broker_core.http2 import frames as frames_of_python
@@ -17,16 +16,11 @@ from broker_core.http2.grpc_framing import CONTENT_TYPE as CONTENT_TYPE_OF_PYTHO
 from broker_core.http2.grpc_framing import HEAD_BLOCK, OK_BLOCK
 from broker_core.http2.outbox import Outbox as OutboxType
 from broker_core.http2.requests import Requests as RequestsType
-from broker_core.http2.routes import UNARY, Route
+from broker_core.http2.routes import BIDI, UNARY, Route
 from broker_core.http2.wire import Wire as WireType
 
 cdef enum:
-    FRAME_HEAD = 9
     MESSAGE_PREFIX = 5
-    DATA_FRAME = 0
-    HEADERS_FRAME = 1
-    END_STREAM_FLAG = 1
-    END_HEADERS_FLAG = 4
     CALL_SLOTS_MAX = 40
 
 cdef Py_ssize_t FRAME_BYTES_MAX = frames_of_python.FRAME_BYTES_DEFAULT
@@ -37,18 +31,10 @@ cdef object RECEIVE_WINDOW_NUMBER = loop_of_python.RECEIVE_WINDOW
 cdef Py_ssize_t WORK_PER_FRAME = loop_of_python.WORK_PER_FRAME
 cdef Py_ssize_t WORK_PER_LOOK = loop_of_python.WORK_PER_LOOK
 cdef Py_ssize_t FLUSH_BYTES = outbox_of_python.FLUSH_BYTES
-cdef int64_t BIDI_KIND = 2
+cdef int64_t BIDI_KIND = BIDI
 cdef str CONTENT_TYPE = CONTENT_TYPE_OF_PYTHON
 cdef object refuse_call = dispatch_of_python.refuse
 cdef object wait_for_answer = dispatch_of_python.wait_for
-
-if (
-    codes_of_python.DATA,
-    codes_of_python.HEADERS,
-    codes_of_python.END_STREAM,
-    codes_of_python.END_HEADERS,
-) != (DATA_FRAME, HEADERS_FRAME, END_STREAM_FLAG, END_HEADERS_FLAG):
-    raise ImportError("the frames have other numbers")
 
 cdef Py_ssize_t CONNECTION_BLOCK = field_offset(ConnectionType, "block")
 cdef Py_ssize_t CONNECTION_IS_STOPPED = field_offset(ConnectionType, "is_stopped")
@@ -130,7 +116,7 @@ cdef class Loop:
         cdef object requests = self.requests, wire = self.wire, route, text, call, now
         cdef double timeout = 0
         if (
-            flags & END_STREAM_FLAG
+            flags & HTTP2_END_STREAM
             or self.decoder.malformed
             or stream_id <= <int64_t>kept_at(requests, REQUESTS_LAST_STREAM_ID)
             or not stream_id & 1
@@ -257,17 +243,17 @@ cdef bytes answer_frames(uint32_t stream_id, bytes message):
     cdef Py_ssize_t length = PyBytes_GET_SIZE(message)
     cdef Py_ssize_t head = PyBytes_GET_SIZE(ANSWER_HEAD), end = PyBytes_GET_SIZE(ANSWER_END)
     cdef bytes made = PyBytes_FromStringAndSize(
-        NULL, 3 * FRAME_HEAD + head + MESSAGE_PREFIX + length + end
+        NULL, 3 * HTTP2_HEAD_BYTES + head + MESSAGE_PREFIX + length + end
     )
     cdef uint8_t* at = <uint8_t*>PyBytes_AS_STRING(made)
-    at = put_frame(at, head, HEADERS_FRAME, END_HEADERS_FLAG, stream_id)
+    at = put_frame(at, head, HTTP2_HEADERS, HTTP2_END_HEADERS, stream_id)
     memcpy(at, PyBytes_AS_STRING(ANSWER_HEAD), head)
-    at = put_frame(at + head, MESSAGE_PREFIX + length, DATA_FRAME, 0, stream_id)
+    at = put_frame(at + head, MESSAGE_PREFIX + length, HTTP2_DATA, 0, stream_id)
     at[0] = 0
     put_32(at + 1, <uint32_t>length)
     memcpy(at + MESSAGE_PREFIX, PyBytes_AS_STRING(message), length)
     at += MESSAGE_PREFIX + length
-    at = put_frame(at, end, HEADERS_FRAME, END_HEADERS_FLAG | END_STREAM_FLAG, stream_id)
+    at = put_frame(at, end, HTTP2_HEADERS, HTTP2_END_HEADERS | HTTP2_END_STREAM, stream_id)
     memcpy(at, PyBytes_AS_STRING(ANSWER_END), end)
     return made
 
@@ -285,7 +271,7 @@ cdef uint8_t* put_frame(
     put_32(at, <uint32_t>length << 8 | <uint32_t>kind)
     at[4] = flags
     put_32(at + 5, stream_id)
-    return at + FRAME_HEAD
+    return at + HTTP2_HEAD_BYTES
 
 
 cdef double seconds_of(str text) noexcept:
@@ -329,29 +315,29 @@ def take_frames(connection, bytes data not None):
     cdef int64_t window = kept_at(connection, CONNECTION_RECEIVE_WINDOW), stream_id
     cdef int kind, flags
     cdef bint is_within_block
-    while end - at >= FRAME_HEAD:
+    while end - at >= HTTP2_HEAD_BYTES:
         length = big_32(octets + at) >> 8
         kind, flags = octets[at + 3], octets[at + 4]
         stream_id = big_32(octets + at + 5) & 0x7FFFFFFF
         if length > FRAME_BYTES_MAX:
             raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, f"a frame has {length} bytes")
-        start = at + FRAME_HEAD
+        start = at + HTTP2_HEAD_BYTES
         if length > end - start:
             break
         at = start + length
         work += WORK_PER_FRAME
         is_within_block = kept_at(connection, CONNECTION_BLOCK) is not None
-        if kind == DATA_FRAME and not is_within_block:
+        if kind == HTTP2_DATA and not is_within_block:
             window -= length
-            if flags != END_STREAM_FLAG or not loop.serve(stream_id, octets + start, length):
+            if flags != HTTP2_END_STREAM or not loop.serve(stream_id, octets + start, length):
                 connection.other_frame(kind, flags, stream_id, data[start:at])
             if window < RECEIVE_WINDOW // 2:
                 keep_at(connection, CONNECTION_RECEIVE_WINDOW, window)
                 connection.widen()
                 window = RECEIVE_WINDOW
         elif (
-            kind == HEADERS_FRAME
-            and flags & END_HEADERS_FLAG
+            kind == HTTP2_HEADERS
+            and flags & HTTP2_END_HEADERS
             and not flags & NOT_PLAIN_HEADERS
             and not is_within_block
         ):

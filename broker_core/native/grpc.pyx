@@ -18,6 +18,28 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from broker_core.native.constants cimport (
+    HTTP2_DATA,
+    HTTP2_END_HEADERS,
+    HTTP2_END_STREAM,
+    HTTP2_HEADERS,
+    HTTP2_HEAD_BYTES,
+    KIND_BOOL,
+    KIND_BYTES,
+    KIND_FLOAT,
+    KIND_INT32,
+    KIND_MAP,
+    KIND_MESSAGE,
+    KIND_PACKED,
+    KIND_STRING,
+    WIRE_END_GROUP,
+    WIRE_FIXED32,
+    WIRE_FIXED64,
+    WIRE_LENGTH,
+    WIRE_START_GROUP,
+    WIRE_VARINT,
+)
+
 ctypedef const uint8_t* Octets
 
 include "header_blocks.pxi"

@@ -3,14 +3,7 @@
 The twin is `processors/send.py` with `sending/detours.py` and `transaction/half.py`.
 """
 
-cdef const char* REAL_TOPIC = b"\x02REAL_TOPIC\x01"
-cdef const char* REAL_QUEUE_ID = b"\x02REAL_QID\x01"
-cdef const char* WAIT = b"\x02WAIT\x01"
-
 cdef enum:
-    REAL_TOPIC_SIZE = 12
-    REAL_QUEUE_ID_SIZE = 10
-    WAIT_SIZE = 6
     # The name size that marks the half-message topic, as no send names it.
     NAMELESS = -1
 
@@ -45,12 +38,12 @@ cdef Place* half_place(SendTurn turn, Send* send) except? NULL:
 cdef inline uint8_t* put_real_place(uint8_t* to, Text topic, const uint8_t* queue_id,
                                     Py_ssize_t queue_id_size) noexcept:
     """Write the properties that name a half message's topic and queue."""
-    memcpy(to, REAL_TOPIC, REAL_TOPIC_SIZE)
-    to += REAL_TOPIC_SIZE
+    memcpy(to, PAIR_REAL_TOPIC, PAIR_REAL_TOPIC_SIZE)
+    to += PAIR_REAL_TOPIC_SIZE
     memcpy(to, topic.at, topic.size)
     to += topic.size
-    memcpy(to, REAL_QUEUE_ID, REAL_QUEUE_ID_SIZE)
-    to += REAL_QUEUE_ID_SIZE
+    memcpy(to, PAIR_REAL_QUEUE_ID, PAIR_REAL_QUEUE_ID_SIZE)
+    to += PAIR_REAL_QUEUE_ID_SIZE
     memcpy(to, queue_id, queue_id_size)
     return to + queue_id_size
 
@@ -72,16 +65,16 @@ cdef bint put_half(SendTurn turn, Send* send, Prepared* found, Bytes body,
     if place == NULL:
         turn._why = QUEUE
         return False
-    properties_size = properties.size + PyBytes_GET_SIZE(turn._cluster) + REAL_TOPIC_SIZE
-    properties_size += send.topic.size + REAL_QUEUE_ID_SIZE + digits_size
+    properties_size = properties.size + PyBytes_GET_SIZE(turn._cluster) + PAIR_REAL_TOPIC_SIZE
+    properties_size += send.topic.size + PAIR_REAL_QUEUE_ID_SIZE + digits_size
     if properties.has_wait:
-        properties_size += WAIT_SIZE + found.wait_size
+        properties_size += PAIR_WAIT_STORE_MSG_OK_SIZE + found.wait_size
     size = turn._overhead(place) + body_size + properties_size
     if (
         turn._position < 0
         or place.position >= place.limit
         or place.position + UNIT_SIZE > place.units.len
-        or properties_size > PROPERTIES_MAX
+        or properties_size > PROPERTIES_BYTES_MAX
         or body_size > turn._body_max
     ):
         return False
@@ -120,8 +113,8 @@ cdef bint put_half(SendTurn turn, Send* send, Prepared* found, Bytes body,
     to = put_part(to + properties.size, turn._cluster)
     to = put_real_place(to, send.topic, digits, digits_size)
     if properties.has_wait:
-        memcpy(to, WAIT, WAIT_SIZE)
-        memcpy(to + WAIT_SIZE, found.wait, found.wait_size)
+        memcpy(to, PAIR_WAIT_STORE_MSG_OK, PAIR_WAIT_STORE_MSG_OK_SIZE)
+        memcpy(to + PAIR_WAIT_STORE_MSG_OK_SIZE, found.wait, found.wait_size)
     turn._end_record(send, send.flag, place, size, offset, body, body_size)
 
     code = java_hash(properties.tags) if properties.tags.size else 0

@@ -87,7 +87,7 @@ cdef bint matches_shape(Shape* shape, Bytes at, Py_ssize_t size, int64_t* number
             if read_text(begin - 1, at + size, properties) != end + 1:
                 return False
         elif kind <= QUEUE_ID_DIFFERS:
-            if read_int(begin, end, INT32_LEAST, INT32_MOST, &numbers[kind]) != end:
+            if read_int(begin, end, INT32_LEAST, INT32_MAX, &numbers[kind]) != end:
                 return False
         elif read_int(begin, end, -LONG_MOST, LONG_MOST, &numbers[kind]) != end:
             return False

@@ -4,26 +4,11 @@ An entry is a handful of numbers at three places of a mapping, one of them far f
 Doing this with arrays takes nearly four times the instructions.
 """
 
-from broker_core.formats.index_entry import ENTRY_SIZE as INDEX_ENTRY_SIZE
-from broker_core.formats.index_entry import HEADER_SIZE as INDEX_HEADER_SIZE
-from broker_core.formats.index_entry import SECONDS_MAX as INDEX_SECONDS_MAX
-from broker_core.formats.index_entry import SLOT_SIZE as INDEX_SLOT_SIZE
-
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
 
 cdef enum:
-    INDEX_SLOTS_AT = 40
-    INDEX_SLOT = 4
-    INDEX_ENTRY = 20
     WAITING_PARTS = 5
-
-if (INDEX_HEADER_SIZE, INDEX_SLOT_SIZE, INDEX_ENTRY_SIZE) != (
-    INDEX_SLOTS_AT, INDEX_SLOT, INDEX_ENTRY
-):
-    raise ImportError("an index file has another form than the turn knows")
-
-cdef int64_t SECONDS_LIMIT = INDEX_SECONDS_MAX
 
 
 cdef struct Entries:
@@ -65,12 +50,13 @@ def write_entries(buffer not None, list waiting not None, int64_t slot_num, int6
             return None
     PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
     try:
-        to.slots = <uint8_t*>view.buf + INDEX_SLOTS_AT
-        to.entries = to.slots + slot_num * INDEX_SLOT
+        to.slots = <uint8_t*>view.buf + INDEX_HEADER_SIZE
+        to.entries = to.slots + slot_num * INDEX_SLOT_SIZE
         if (
             slot_num < 1
             or number < 1
-            or INDEX_SLOTS_AT + slot_num * INDEX_SLOT + entry_num * INDEX_ENTRY > view.len
+            or INDEX_HEADER_SIZE + slot_num * INDEX_SLOT_SIZE
+            + entry_num * INDEX_ENTRY_SIZE > view.len
         ):
             raise ValueError("the index file is shorter than its numbers say")
         to.slot_num = slot_num
@@ -123,7 +109,7 @@ cdef void put_keys(Entries* to, Text keys, uint32_t seed, int64_t offset,
     cdef Bytes stop
     cdef Text word = keys
     while word.at < end:
-        stop = <Bytes>memchr(word.at, KEYS_BETWEEN, end - word.at)
+        stop = <Bytes>memchr(word.at, KEY_SEPARATOR, end - word.at)
         if stop == NULL:
             stop = end
         word.size = stop - word.at
@@ -146,7 +132,7 @@ cdef void put_entry(Entries* to, uint32_t unsigned_hash, int64_t offset,
     if key_hash >= 0x80000000U:
         key_hash = 0 - key_hash if key_hash > 0x80000000U else 0
     slot_number = key_hash % to.slot_num
-    slot_at = to.slots + slot_number * INDEX_SLOT
+    slot_at = to.slots + slot_number * INDEX_SLOT_SIZE
     previous = <int32_t>big32(slot_at)
     if previous >= to.number or (
         previous >= to.first and not is_of_slot(to, previous, slot_number)
@@ -156,8 +142,8 @@ cdef void put_entry(Entries* to, uint32_t unsigned_hash, int64_t offset,
         previous = 0
         to.used_slots += 1
     if to.begin_timestamp > 0 and store_timestamp > to.begin_timestamp:
-        seconds = min((store_timestamp - to.begin_timestamp) // 1000, SECONDS_LIMIT)
-    at = put32(to.entries + to.number * INDEX_ENTRY, key_hash)
+        seconds = min((store_timestamp - to.begin_timestamp) // 1000, INDEX_SECONDS_MAX)
+    at = put32(to.entries + to.number * INDEX_ENTRY_SIZE, key_hash)
     at = put32(put64(at, <uint64_t>offset), <uint32_t>seconds)
     put32(at, <uint32_t>previous)
     put32(slot_at, <uint32_t>to.number)
@@ -169,4 +155,4 @@ cdef void put_entry(Entries* to, uint32_t unsigned_hash, int64_t offset,
 cdef inline bint is_of_slot(Entries* to, int64_t number, int64_t slot_number) noexcept:
     """Tell whether an entry written by this call belongs to a slot; a stale entry may name it too.
     """
-    return big32(to.entries + number * INDEX_ENTRY) % to.slot_num == slot_number
+    return big32(to.entries + number * INDEX_ENTRY_SIZE) % to.slot_num == slot_number

@@ -6,7 +6,6 @@ requests keep using the same few names. Strings are immutable, so entries never 
 
 cdef enum:
     NAMES = 256
-    NAME_MAX = 255
     NAME_HASHED = 6
 
 cdef extern from *:
@@ -42,6 +41,6 @@ cdef class Names:
         if is_ascii_text(text, name.at, name.size):
             return text
         text = text_of(name)
-        if name.size <= NAME_MAX:
+        if name.size <= RETRY_TOPIC_LENGTH_MAX:
             self._texts[place] = text
         return text

@@ -21,8 +21,6 @@ cdef extern from "crc32.h" nogil:
     void store_barrier()
 
 cdef enum:
-    CRC_MASK = 0x7FFFFFFF
-    UNIT_SIZE = 20
     HEX_SIZE = 16
     DECIMAL_MAX = 20
 

@@ -7,44 +7,15 @@ Messages are written backwards from their end, so that each length is known befo
 from broker_core.errors import ProtobufError
 from broker_core.grpc_messages import codec as codec_of_python
 from broker_core.grpc_messages.codec import encode as encode_of_python
+from broker_core.grpc_messages.wire_format import CUT_SHORT
 from broker_core.grpc_messages.wire_format import GROUPS_MAX as GROUPS_MAX_OF_PYTHON
 
 cdef enum:
-    # Kinds of fields, as in codec.py.
-    STRING = 0
-    BYTES = 1
-    MESSAGE = 2
-    MAP = 3
-    INT32 = 4
-    INT64 = 5
-    BOOL = 6
-    FLOAT = 7
-    PACKED = 8
-    # Wire types.
-    VARINT = 0
-    FIXED64 = 1
-    LENGTH = 2
-    START_GROUP = 3
-    END_GROUP = 4
-    FIXED32 = 5
     TAGS_MAX = 256
     ENTRY_KEY = 0x0A
     ENTRY_VALUE = 0x12
 
 cdef int GROUPS_MAX = GROUPS_MAX_OF_PYTHON
-
-if (
-    codec_of_python.STRING,
-    codec_of_python.BYTES,
-    codec_of_python.MESSAGE,
-    codec_of_python.MAP,
-    codec_of_python.INT32,
-    codec_of_python.INT64,
-    codec_of_python.BOOL,
-    codec_of_python.FLOAT,
-    codec_of_python.PACKED,
-) != (STRING, BYTES, MESSAGE, MAP, INT32, INT64, BOOL, FLOAT, PACKED):
-    raise ImportError("the kinds have other numbers")
 
 cdef extern from *:
     """
@@ -162,7 +133,7 @@ cdef object refused(str reason):
 
 
 cdef object cut_short():
-    return refused("it is cut short")
+    return refused(CUT_SHORT)
 
 
 # Reading.
@@ -199,16 +170,16 @@ cdef object read_message(Layout layout, Source* source, Py_ssize_t end):
             skip_field(source, end, tag, 0)
             continue
         reading = <Reading>layout.readings[place]
-        if reading.kind <= MAP:
+        if reading.kind <= KIND_MAP:
             stop = read_stop(source, end)
-            if reading.kind == STRING:
+            if reading.kind == KIND_STRING:
                 value = read_text(source, stop)
-            elif reading.kind == BYTES:
+            elif reading.kind == KIND_BYTES:
                 value = PyBytes_FromStringAndSize(
                     <const char*>source.data + source.at, stop - source.at
                 )
                 source.at = stop
-            elif reading.kind == MESSAGE:
+            elif reading.kind == KIND_MESSAGE:
                 if reading.layout is None:
                     reading.layout = layout_of(reading.message)
                 value = read_message(reading.layout, source, stop)
@@ -217,18 +188,18 @@ cdef object read_message(Layout layout, Source* source, Py_ssize_t end):
             else:
                 read_entry(source, stop, <dict>kept_at(message, reading.offset))
                 continue
-        elif reading.kind == PACKED:
+        elif reading.kind == KIND_PACKED:
             stop = read_stop(source, end)
             while source.at < stop:
                 (<list>kept_at(message, reading.offset)).append(
                     <int32_t><uint32_t>read_varint(source, stop)
                 )
             continue
-        elif reading.kind == FLOAT:
+        elif reading.kind == KIND_FLOAT:
             value = read_float(source, end)
-        elif reading.kind == BOOL:
+        elif reading.kind == KIND_BOOL:
             value = read_varint(source, end) != 0
-        elif reading.kind == INT32:
+        elif reading.kind == KIND_INT32:
             value = <int32_t><uint32_t>read_varint(source, end)
         else:
             value = <int64_t>read_varint(source, end)
@@ -335,20 +306,20 @@ cdef int skip_field(Source* source, Py_ssize_t end, uint64_t tag, int depth) exc
     cdef uint64_t inner
     if tag < 8 and not depth:
         raise refused("a field has number 0")
-    if wire_type == VARINT:
+    if wire_type == WIRE_VARINT:
         read_varint(source, end)
-    elif wire_type == LENGTH:
+    elif wire_type == WIRE_LENGTH:
         source.at = read_stop(source, end)
-    elif wire_type == FIXED64 or wire_type == FIXED32:
-        source.at += 8 if wire_type == FIXED64 else 4
+    elif wire_type == WIRE_FIXED64 or wire_type == WIRE_FIXED32:
+        source.at += 8 if wire_type == WIRE_FIXED64 else 4
         if source.at > end:
             raise cut_short()
-    elif wire_type != START_GROUP or depth == GROUPS_MAX:
+    elif wire_type != WIRE_START_GROUP or depth == GROUPS_MAX:
         raise refused(f"a field has wire type {wire_type}")
     else:
         while True:
             inner = read_tag(source, end)
-            if inner & 7 == END_GROUP:
+            if inner & 7 == WIRE_END_GROUP:
                 if inner >> 3 != tag >> 3:
                     raise refused("a group ends another")
                 break
@@ -432,9 +403,9 @@ cdef int write_message(message, Target target) except -1:
         if value is None:
             continue
         if writing.is_repeated:
-            if writing.kind == PACKED:
+            if writing.kind == KIND_PACKED:
                 write_packed(<list?>value, writing.tag, target)
-            elif writing.kind == MAP:
+            elif writing.kind == KIND_MAP:
                 for entry in reversed(list((<dict?>value).items())):
                     write_entry(<tuple>entry, writing.tag, target)
             else:
@@ -447,7 +418,7 @@ cdef int write_message(message, Target target) except -1:
 
 cdef int is_default(int kind, value) except -1:
     cdef double number
-    if kind == FLOAT:
+    if kind == KIND_FLOAT:
         number = value
         return number == 0 and not signbit(number)
     return not value
@@ -456,16 +427,16 @@ cdef int is_default(int kind, value) except -1:
 cdef int write_value(int kind, uint32_t tag, value, Target target) except -1:
     cdef Py_ssize_t before
     cdef float number
-    if kind == STRING:
+    if kind == KIND_STRING:
         target.text(value)
-    elif kind == BYTES:
+    elif kind == KIND_BYTES:
         target.put(PyBytes_AS_STRING(<bytes?>value), PyBytes_GET_SIZE(value))
         target.varint(PyBytes_GET_SIZE(value))
-    elif kind == MESSAGE:
+    elif kind == KIND_MESSAGE:
         before = target.size - target.at
         write_message(value, target)
         target.varint(target.size - target.at - before)
-    elif kind == FLOAT:
+    elif kind == KIND_FLOAT:
         number = value
         target.put(&number, 4)
     else:

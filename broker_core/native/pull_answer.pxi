@@ -17,17 +17,17 @@ cdef class PullAnswers(PullRecords):
         if slot(self._config, CONFIG_SLAVE_READ):
             is_slow = self._scanned > 0 and self._last_offset < self._disk_before
             which = self._pull_redirect.after(group, is_slow=is_slow).encode()
-        size = PREFIX + self._parts_size + PyBytes_GET_SIZE(which) + FOUND_NUMBERS_MAX
+        size = FRAME_PREFIX_SIZE + self._parts_size + PyBytes_GET_SIZE(which) + FOUND_NUMBERS_MAX
         if size > FOUND_HEAD_MAX or self._byte_count > FRAME_BYTES_MAX - FOUND_HEAD_MAX:
             return False
         if is_binary:
-            to = self._binary_head(head + PREFIX, kind, which, queue_offset, opaque)
+            to = self._binary_head(head + FRAME_PREFIX_SIZE, kind, which, queue_offset, opaque)
         else:
-            to = self._json_head(head + PREFIX, kind, which, queue_offset, opaque)
+            to = self._json_head(head + FRAME_PREFIX_SIZE, kind, which, queue_offset, opaque)
         size = to - head
-        header = <uint32_t>(size - PREFIX)
+        header = <uint32_t>(size - FRAME_PREFIX_SIZE)
         if is_binary:
-            header |= <uint32_t>ROCKETMQ << 24
+            header |= <uint32_t>SERIALIZE_ROCKETMQ << 24
         put32(put32(head, <uint32_t>(size - 4 + self._byte_count)), header)
         self._parts_of_frame[0].iov_base = head
         self._parts_of_frame[0].iov_len = size

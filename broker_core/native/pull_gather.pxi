@@ -143,7 +143,7 @@ cdef class PullRecords(PullFilters):
         cdef Run* run
         for i in range(units):
             offset = big64(unit)
-            size = <int32_t>big32(unit + 8)
+            size = <int32_t>big32(unit + UNIT_SIZE_POSITION)
             if offset < 0 or size < SIZE_BYTES or size == FILLER_SIZE:
                 return False
             self._last_offset = offset
@@ -165,7 +165,7 @@ cdef class PullRecords(PullFilters):
             elif self._count and (self._count >= count_max or self._byte_count + size > bytes_max):
                 break
             self._scanned += 1
-            if is_filtered and not self._is_wanted(big64(unit + 12)):
+            if is_filtered and not self._is_wanted(big64(unit + UNIT_TAGS_CODE_POSITION)):
                 unit += UNIT_SIZE
                 continue
             unit += UNIT_SIZE
@@ -215,7 +215,7 @@ cdef class PullRecords(PullFilters):
     cdef void _take_first(self, Bytes record) noexcept:
         """Keep the first record's store time and queue offset."""
         self._first_stored = stored_of(record)
-        self._first_offset = big64(record + QUEUE_OFFSET_AT)
+        self._first_offset = big64(record + QUEUE_OFFSET_POSITION)
 
     @cython.final
     cdef bint _read_cold(self) except -1:
@@ -317,20 +317,22 @@ cdef bint is_record(Bytes at, int64_t size, int64_t offset) noexcept:
     cdef int64_t fixed, body, place, topic
     if size < STORED_END_MAX:
         return False
-    magic = big32(at + 4)
-    flags = <int32_t>big32(at + SYS_FLAG_AT)
-    if (magic != MAGIC and magic != MAGIC_V2) or big64(at + OWN_OFFSET_AT) != offset:
+    magic = big32(at + MAGIC_POSITION)
+    flags = <int32_t>big32(at + SYS_FLAG_POSITION)
+    if magic != MESSAGE_MAGIC and magic != MESSAGE_MAGIC_V2:
         return False
-    fixed = STORED_AT + 8 + 16
-    fixed += HOST_MAX if flags & BORN_V6 else 8
-    fixed += HOST_MAX if flags & STORE_V6 else 8
+    if big64(at + COMMIT_LOG_OFFSET_POSITION) != offset:
+        return False
+    fixed = FIXED_WITHOUT_HOSTS_SIZE
+    fixed += HOST_V6_SIZE if flags & BORNHOST_V6_FLAG else HOST_V4_SIZE
+    fixed += HOST_V6_SIZE if flags & STOREHOST_V6_FLAG else HOST_V4_SIZE
     if fixed > size:
         return False
     body = <int32_t>big32(at + fixed - 4)
     place = fixed + body
     if body < 0 or place + 2 > size:
         return False
-    if magic == MAGIC:
+    if magic == MESSAGE_MAGIC:
         topic = at[place]
         place += 1
     else:
@@ -344,5 +346,6 @@ cdef bint is_record(Bytes at, int64_t size, int64_t offset) noexcept:
 
 cdef inline int64_t stored_of(Bytes record) noexcept:
     """Return a record's store timestamp, as `store_timestamp_of` does."""
-    cdef int32_t flags = <int32_t>big32(record + SYS_FLAG_AT)
-    return big64(record + STORED_AT + (HOST_MAX if flags & BORN_V6 else 8))
+    cdef int32_t flags = <int32_t>big32(record + SYS_FLAG_POSITION)
+    cdef int64_t born_size = HOST_V6_SIZE if flags & BORNHOST_V6_FLAG else HOST_V4_SIZE
+    return big64(record + BORN_HOST_POSITION + born_size)

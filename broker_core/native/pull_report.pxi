@@ -241,7 +241,7 @@ cdef class PullReports(PullAnswers):
                     if at == end or size < STORED_END_MAX:
                         continue
                 else:
-                    offset = big64(at + QUEUE_OFFSET_AT)
+                    offset = big64(at + QUEUE_OFFSET_POSITION)
                 while number < picks.count and picks.places[number] < 2 * offset:
                     number += 1
                 is_picked = number < picks.count and picks.places[number] <= 2 * offset + 1

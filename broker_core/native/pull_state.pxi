@@ -17,7 +17,7 @@ the hash of the key decides. `trace_events.pxi` builds the events, and Python th
 
 from mmap import PAGESIZE, mmap
 
-from broker_core.formats.record import MESSAGE_MAGIC_V2
+from broker_core.formats.cq_ext_unit import ADDRESS_MAX as EXT_ADDRESS_MAX
 from broker_core.message.names import HIDDEN_TOPICS
 from broker_core.message.subscription import EXPRESSION_TYPE_TAG
 from broker_core.message.topic_config import PERM_READ
@@ -28,9 +28,6 @@ cdef extern from "<sys/mman.h>" nogil:
     int mincore(void* address, size_t length, unsigned char* states)
 
 cdef enum:
-    FLAG_COMMIT_OFFSET = 1
-    FLAG_SUSPEND = 2
-    FLAG_SUBSCRIPTION = 4
     # The outcome of a pull: an index into PlainPulls.statuses, or NOT_PLAIN.
     FOUND = 0
     NO_MATCH = 1
@@ -38,13 +35,8 @@ cdef enum:
     EMPTY = 3
     NOT_PLAIN = 4
     KINDS = 4
-    QUEUE_OFFSET_AT = 20
-    OWN_OFFSET_AT = 28
-    SYS_FLAG_AT = 36
-    STORED_AT = 48
-    STORED_END_MAX = 76
-    MAX_MSG_NUMS_MAX = 1024
-    FILLER_SIZE = 0x7FFFFFFF
+    # The store timestamp follows the born host.
+    STORED_END_MAX = STORE_HOST_POSITION + HOST_V6_SIZE - HOST_V4_SIZE
     SIZE_BYTES = 4
     CODES_MAX = 64
     FILES_MAX = 4
@@ -57,12 +49,8 @@ cdef enum:
     PIECES_MAX = 64
     STATES_MAX = 64
     READINGS = 4096
-    FRAME_BYTES_MAX = 16777216
 
-cdef int64_t ADDRESS_MAX = -2147483649
-cdef int32_t BORN_V6 = BORNHOST_V6_FLAG
-cdef int32_t STORE_V6 = STOREHOST_V6_FLAG
-cdef uint32_t MAGIC_V2 = MESSAGE_MAGIC_V2 & 0xFFFFFFFF
+cdef int64_t ADDRESS_MAX = EXT_ADDRESS_MAX
 cdef int32_t READABLE = PERM_READ
 cdef double SPAN_S = SPAN_SECONDS
 cdef int64_t UNITS_NEVER_ASKED = FRESH_UNITS
@@ -222,7 +210,7 @@ cdef class PullState:
     def __cinit__(self):
         self._file_count = 0
         # Fits the longest string of a header.
-        self._scratch = <uint8_t*>PyMem_Malloc(LONG_HEADER + 1)
+        self._scratch = <uint8_t*>PyMem_Malloc(LONG_HEADER_BYTES + 1)
         if self._scratch == NULL:
             raise MemoryError
 

@@ -52,10 +52,10 @@ cdef class PullTrace:
                 OF_DELIVERY, reading, reading.who, reading.of_deliveries, known.properties.size
             )
             self.notes.know(note, &known)
-            note.queue_offset = big64(record + QUEUE_OFFSET_AT)
-            note.offset = big64(record + COMMIT_LOG_OFFSET_AT)
+            note.queue_offset = big64(record + QUEUE_OFFSET_POSITION)
+            note.offset = big64(record + COMMIT_LOG_OFFSET_POSITION)
             note.size = <int32_t>big32(record)
-            note.reconsumed = <int32_t>big32(record + RECONSUMED_AT)
+            note.reconsumed = <int32_t>big32(record + RECONSUME_TIMES_POSITION)
             note.latency = max(0, now_ms - stored_of(record)) * 1000
             note.now_ms = now_ms
             note.at_s = at_s
@@ -117,10 +117,10 @@ cdef class PullTrace:
         ):
             who = {"group": reading.group, "client": client}
             if client_id is not None:
-                who["clientId"] = client_id
+                who["client_id"] = client_id
             reading.client = client
             reading.client_id = client_id
-            reading.who = b"," + encode_json(who)[1:-1]
+            reading.who = b"," + encode_members(**who)
         if reading.where is None:
             reading.where = location_json(reading.topic, reading.queue_id)
         reading.heartbeats = heartbeats

@@ -56,16 +56,16 @@ cdef class PullTurn(PullReports):
         """
         cdef int64_t total, header
         cdef double started_s
-        cdef bint is_binary = begin[SERIALIZER_AT] == ROCKETMQ
+        cdef bint is_binary = begin[FRAME_HEADER_POSITION] == SERIALIZE_ROCKETMQ
         cdef Pull pull
         self._served_bytes = 0
         self._why = HEADER
         total = big32(begin)
-        header = big32(begin + 4)
+        header = big32(begin + FRAME_HEADER_POSITION)
         if is_binary:
             header &= HEADER_MASK
         # The first byte of `header` is the serializer; an unknown one makes the header too long.
-        if total < 4 or total > frame_max or header > LONG_HEADER:
+        if total < 4 or total > frame_max or header > LONG_HEADER_BYTES:
             return b""
         if header > total - 4 or total + 4 > size:
             return b""
@@ -78,7 +78,8 @@ cdef class PullTurn(PullReports):
         self._at_s = started_s = seconds_of(self._monotonic) if self._is_timed else -1.0
         self._reading = self._client = None
         if not read_like_pull(
-            &self._last, begin + PREFIX, begin + PREFIX + header, is_binary, &pull
+            &self._last, begin + FRAME_PREFIX_SIZE, begin + FRAME_PREFIX_SIZE + header, is_binary,
+            &pull
         ):
             return b""
         if pull.code != code:
@@ -267,7 +268,7 @@ cdef class PullTurn(PullReports):
     cdef bint _hand_over(self, WaitingPull waiting, bint is_last) except -1:
         """Let Python try a pull that is no longer plain."""
         pull = self._again(
-            waiting._code, waiting._opaque, ROCKETMQ if waiting._is_binary else 0,
+            waiting._code, waiting._opaque, SERIALIZE_ROCKETMQ if waiting._is_binary else 0,
             waiting.connection, waiting.group, waiting._topic, waiting._queue_id,
             waiting.queue_offset, waiting._most, waiting._wanted, waiting._parked_at
         )

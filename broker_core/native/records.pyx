@@ -22,26 +22,48 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcpy, memset
 
-from broker_core.native.pack cimport CRC_MASK, crc32_begin, crc32_of
-from broker_core.native.scan cimport BETWEEN, NAME_VALUE, Bytes, big32, big64
-
-from broker_core.message.sys_flag import BORNHOST_V6_FLAG, STOREHOST_V6_FLAG
+from broker_core.native.constants cimport (
+    BODY_CRC_POSITION,
+    BODY_SIZE_POSITION,
+    BORNHOST_V6_FLAG,
+    BORN_TIMESTAMP_POSITION,
+    COMMIT_LOG_OFFSET_POSITION,
+    CRC_MASK,
+    FIXED_V4_SIZE,
+    FLAG_POSITION,
+    HEAD_SIZE,
+    HOST_V4_SIZE,
+    HOST_V6_SIZE,
+    MAGIC_POSITION,
+    MESSAGE_MAGIC,
+    MESSAGE_MAGIC_V2,
+    NAME_VALUE_SEPARATOR,
+    OVERHEAD_V4,
+    PREPARED_TRANSACTION_OFFSET_POSITION,
+    PROPERTIES_SIZE_FIELD,
+    PROPERTY_SEPARATOR,
+    QUEUE_ID_POSITION,
+    QUEUE_OFFSET_POSITION,
+    RECONSUME_TIMES_POSITION,
+    STOREHOST_V6_FLAG,
+    STORE_HOST_POSITION,
+    STORE_TIMESTAMP_POSITION,
+    SYS_FLAG_POSITION,
+)
+from broker_core.native.pack cimport crc32_begin, crc32_of
+from broker_core.native.scan cimport Bytes, big32, big64
 
 cdef extern from "spans.h" nogil:
     uint64_t span_hash(Bytes data, size_t size, uint64_t seed)
     bint spans_equal(Bytes one, Bytes other, size_t size)
 
 cdef enum:
-    MAGIC = 0xDAA320A7
-    MAGIC_V2 = 0xDAA320AB
-    OVERHEAD = 91
-    HEAD = 48
-    HOST = 8
-    MORE_OF_V6 = 12
-    TIMESTAMP = 8
-    # Reconsume count, prepared transaction offset, body size.
-    BEFORE_BODY = 16
-    PROPERTIES_SIZE = 2
+    MORE_OF_V6 = HOST_V6_SIZE - HOST_V4_SIZE
+    TIMESTAMP_SIZE = STORE_HOST_POSITION - STORE_TIMESTAMP_POSITION
+    # Offsets before the body.
+    BEFORE_BODY = FIXED_V4_SIZE - RECONSUME_TIMES_POSITION
+    PREPARED_BEFORE_BODY = FIXED_V4_SIZE - PREPARED_TRANSACTION_OFFSET_POSITION
+    SIZE_BEFORE_BODY = FIXED_V4_SIZE - BODY_SIZE_POSITION
     SLOTS_FIRST = 256
 
 cdef enum:
@@ -96,8 +118,6 @@ COLUMNS = (
 if len(COLUMNS) != COLUMNS_COUNT:
     raise ImportError("columns without a name")
 
-cdef uint32_t BORN_V6 = BORNHOST_V6_FLAG
-cdef uint32_t STORE_V6 = STOREHOST_V6_FLAG
 cdef uint64_t SEED = int.from_bytes(os.urandom(8), "little")
 
 crc32_begin()
@@ -171,7 +191,7 @@ def walk(data, int64_t position, int64_t limit, found):
     of, to = _View(data, 1), _View(found, 8, True)
     if not 0 <= position <= limit <= of.count:
         raise ValueError("the range is not in the buffer")
-    if to.count < (limit - position) // OVERHEAD:
+    if to.count < (limit - position) // OVERHEAD_V4:
         raise ValueError("there is no room for so many records")
     cdef Py_ssize_t count
     with nogil:
@@ -181,14 +201,16 @@ def walk(data, int64_t position, int64_t limit, found):
 
 cdef Py_ssize_t _walk(Bytes data, int64_t* position, int64_t limit, int64_t* found) noexcept nogil:
     cdef int64_t at = position[0]
-    cdef int64_t last = limit - OVERHEAD
+    cdef int64_t last = limit - OVERHEAD_V4
     cdef int64_t size
     cdef uint32_t magic
     cdef Py_ssize_t count = 0
     while at <= last:
         size = <int32_t>big32(data + at)
-        magic = big32(data + at + 4)
-        if size < OVERHEAD or size > limit - at or (magic != MAGIC and magic != MAGIC_V2):
+        magic = big32(data + at + MAGIC_POSITION)
+        if size < OVERHEAD_V4 or size > limit - at:
+            break
+        if magic != MESSAGE_MAGIC and magic != MESSAGE_MAGIC_V2:
             break
         found[count] = at
         count += 1
@@ -234,23 +256,23 @@ cdef bint _read(
     cdef Bytes record
     for i in range(count):
         at = positions[i]
-        if at < 0 or at > size - OVERHEAD:
+        if at < 0 or at > size - OVERHEAD_V4:
             return False
         record = data + at
         record_size = <int32_t>big32(record)
-        if record_size < OVERHEAD or record_size > size - at:
+        if record_size < OVERHEAD_V4 or record_size > size - at:
             return False
         columns[POSITION * count + i] = at
         columns[SIZE * count + i] = record_size
-        columns[BODY_CRC * count + i] = <int32_t>big32(record + 8)
-        columns[QUEUE_ID * count + i] = <int32_t>big32(record + 12)
-        columns[FLAG * count + i] = <int32_t>big32(record + 16)
-        columns[QUEUE_OFFSET * count + i] = big64(record + 20)
-        columns[COMMIT_LOG_OFFSET * count + i] = big64(record + 28)
-        columns[SYS_FLAG * count + i] = <int32_t>big32(record + 36)
-        columns[BORN_TIMESTAMP * count + i] = big64(record + 40)
+        columns[BODY_CRC * count + i] = <int32_t>big32(record + BODY_CRC_POSITION)
+        columns[QUEUE_ID * count + i] = <int32_t>big32(record + QUEUE_ID_POSITION)
+        columns[FLAG * count + i] = <int32_t>big32(record + FLAG_POSITION)
+        columns[QUEUE_OFFSET * count + i] = big64(record + QUEUE_OFFSET_POSITION)
+        columns[COMMIT_LOG_OFFSET * count + i] = big64(record + COMMIT_LOG_OFFSET_POSITION)
+        columns[SYS_FLAG * count + i] = <int32_t>big32(record + SYS_FLAG_POSITION)
+        columns[BORN_TIMESTAMP * count + i] = big64(record + BORN_TIMESTAMP_POSITION)
         columns[END * count + i] = at + record_size
-        columns[BORN_HOST_FROM * count + i] = at + HEAD
+        columns[BORN_HOST_FROM * count + i] = at + HEAD_SIZE
         is_whole[i] = _read_parts(data, at, at + record_size, count, columns + i)
     return True
 
@@ -258,21 +280,21 @@ cdef bint _read(
 cdef inline bint _read_parts(
     Bytes data, int64_t at, int64_t end, Py_ssize_t count, int64_t* row
 ) noexcept nogil:
-    """Read the fields after the hosts; each position has at least OVERHEAD bytes."""
+    """Read the fields after the hosts; each position has at least OVERHEAD_V4 bytes."""
     cdef Bytes record = data + at
-    cdef uint32_t sys_flag = big32(record + 36)
-    cdef int64_t field = 1 + (big32(record + 4) == MAGIC_V2)
-    cdef int64_t room = end - field - PROPERTIES_SIZE
-    cdef int64_t timestamp_at = at + HEAD + HOST
+    cdef uint32_t sys_flag = big32(record + SYS_FLAG_POSITION)
+    cdef int64_t field = 1 + (big32(record + MAGIC_POSITION) == MESSAGE_MAGIC_V2)
+    cdef int64_t room = end - field - PROPERTIES_SIZE_FIELD
+    cdef int64_t timestamp_at = at + HEAD_SIZE + HOST_V4_SIZE
     cdef int64_t body_from, body_to, size, topic_to
-    if sys_flag & BORN_V6:
+    if sys_flag & BORNHOST_V6_FLAG:
         timestamp_at += MORE_OF_V6
-    body_from = timestamp_at + TIMESTAMP + HOST + BEFORE_BODY
-    if sys_flag & STORE_V6:
+    body_from = timestamp_at + TIMESTAMP_SIZE + HOST_V4_SIZE + BEFORE_BODY
+    if sys_flag & STOREHOST_V6_FLAG:
         body_from += MORE_OF_V6
     row[STORE_TIMESTAMP_AT * count] = timestamp_at
     row[STORE_TIMESTAMP * count] = big64(data + timestamp_at)
-    row[STORE_HOST_FROM * count] = timestamp_at + TIMESTAMP
+    row[STORE_HOST_FROM * count] = timestamp_at + TIMESTAMP_SIZE
     row[STORE_HOST_TO * count] = body_from - BEFORE_BODY
     row[BODY_FROM * count] = body_from
     row[RECONSUME_TIMES * count] = row[PREPARED_OFFSET * count] = 0
@@ -280,9 +302,9 @@ cdef inline bint _read_parts(
     row[TOPIC_TO * count] = row[PROPERTIES_FROM * count] = body_from
     if body_from > room:
         return False
-    row[RECONSUME_TIMES * count] = <int32_t>big32(data + body_from - 16)
-    row[PREPARED_OFFSET * count] = big64(data + body_from - 12)
-    size = <int32_t>big32(data + body_from - 4)
+    row[RECONSUME_TIMES * count] = <int32_t>big32(data + body_from - BEFORE_BODY)
+    row[PREPARED_OFFSET * count] = big64(data + body_from - PREPARED_BEFORE_BODY)
+    size = <int32_t>big32(data + body_from - SIZE_BEFORE_BODY)
     if size < 0 or size > room - body_from:
         return False
     body_to = body_from + size
@@ -293,12 +315,12 @@ cdef inline bint _read_parts(
     row[BODY_TO * count] = body_to
     row[TOPIC_FROM * count] = row[TOPIC_TO * count] = body_to + field
     row[PROPERTIES_FROM * count] = body_to + field
-    if size < 0 or topic_to > end - PROPERTIES_SIZE:
+    if size < 0 or topic_to > end - PROPERTIES_SIZE_FIELD:
         return False
     size = <int16_t>(<int64_t>data[topic_to] << 8 | data[topic_to + 1])
     row[TOPIC_TO * count] = topic_to
-    row[PROPERTIES_FROM * count] = topic_to + PROPERTIES_SIZE
-    return size >= 0 and topic_to + PROPERTIES_SIZE + size == end
+    row[PROPERTIES_FROM * count] = topic_to + PROPERTIES_SIZE_FIELD
+    return size >= 0 and topic_to + PROPERTIES_SIZE_FIELD + size == end
 
 
 def gather(data, starts, ends, offsets, copied):
@@ -457,10 +479,10 @@ cdef Py_ssize_t _pairs(Bytes data, const Spans* spans, const Pairs* found) noexc
     for i in range(spans.count):
         at, end = data + spans.starts[i], data + spans.ends[i]
         while at < end:
-            behind = <Bytes>memchr(at, BETWEEN, end - at)
+            behind = <Bytes>memchr(at, PROPERTY_SEPARATOR, end - at)
             if behind == NULL:
                 behind = end
-            equal = <Bytes>memchr(at, NAME_VALUE, behind - at)
+            equal = <Bytes>memchr(at, NAME_VALUE_SEPARATOR, behind - at)
             if equal != NULL and equal > at and equal < behind - 1:
                 if count < found.room:
                     found.rows[count] = i

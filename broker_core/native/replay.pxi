@@ -8,19 +8,14 @@ from cpython.buffer cimport PyBUF_SIMPLE
 from libc.stdint cimport int16_t, uint64_t
 from libc.string cimport memchr
 
-from broker_core.native.scan cimport BETWEEN, NAME_VALUE, utf8_size
+from broker_core.native.scan cimport utf8_size
 
-from broker_core.message.names import KEY_SEPARATOR
-from broker_core.message.sys_flag import TRANSACTION_PREPARED_TYPE
 from broker_core.store.plain_replay import QUEUES_KEPT_MAX
 from broker_core.store.record_dispatch import queue_of_record
 
 cdef enum:
-    HEAD = 88
-    OVERHEAD = 91
+    ODD_FLAGS = HOST_V6_MASK | TRANSACTION_PREPARED_TYPE
 
-cdef int32_t ODD_FLAGS = HOST_V6_MASK | TRANSACTION_PREPARED_TYPE
-cdef uint8_t KEYS_BETWEEN = ord(KEY_SEPARATOR)
 
 
 cdef struct Found:
@@ -58,7 +53,7 @@ cdef class NativePlainReplay:
         try:
             if position < 0 or limit > view.len:
                 raise ValueError("not in the file")
-            while limit - position >= OVERHEAD:
+            while limit - position >= OVERHEAD_V4:
                 size = self._one(<Bytes>view.buf + position, limit - position, base + position)
                 if size == 0:
                     break
@@ -70,27 +65,27 @@ cdef class NativePlainReplay:
     cdef int64_t _one(self, Bytes record, int64_t available, int64_t offset) except -1:
         """Dispatch a record; return its size, 0 if another dispatcher must handle it."""
         cdef int64_t size = <int32_t>big32(record)
-        cdef int64_t body_size = <int32_t>big32(record + 84)
-        cdef int64_t queue_offset = big64(record + 20)
-        cdef int64_t stored = big64(record + 56)
-        cdef int32_t queue_id = <int32_t>big32(record + 12)
+        cdef int64_t body_size = <int32_t>big32(record + BODY_SIZE_POSITION)
+        cdef int64_t queue_offset = big64(record + QUEUE_OFFSET_POSITION)
+        cdef int64_t stored = big64(record + STORE_TIMESTAMP_POSITION)
+        cdef int32_t queue_id = <int32_t>big32(record + QUEUE_ID_POSITION)
         cdef int64_t topic_size, text_size
         cdef Bytes topic, text
         cdef Py_buffer units
         cdef int64_t at
         cdef Found found
         if (
-            big32(record + 4) != <uint32_t>MAGIC
+            big32(record + MAGIC_POSITION) != <uint32_t>MESSAGE_MAGIC
             or size > available
-            or big64(record + 28) != offset
-            or <int32_t>big32(record + 36) & ODD_FLAGS
+            or big64(record + COMMIT_LOG_OFFSET_POSITION) != offset
+            or <int32_t>big32(record + SYS_FLAG_POSITION) & ODD_FLAGS
             or body_size < 0
-            or HEAD + body_size > size - 3
+            or FIXED_V4_SIZE + body_size > size - 3
         ):
             return 0
-        topic = record + HEAD + body_size + 1
+        topic = record + FIXED_V4_SIZE + body_size + 1
         topic_size = topic[-1]
-        text_size = size - HEAD - body_size - 1 - topic_size - 2
+        text_size = size - FIXED_V4_SIZE - body_size - 1 - topic_size - 2
         text = topic + topic_size + 2
         if text_size < 0 or <int16_t>(text[-2] << 8 | text[-1]) != text_size:
             return 0
@@ -101,7 +96,11 @@ cdef class NativePlainReplay:
         if not is_plain_queue(queue) or number_slot(queue, QUEUE_NEXT_OFFSET) != queue_offset:
             return 0
         if (
-            (body_size and crc32_of(record + HEAD, body_size) & CRC_MASK != big32(record + 8))
+            (
+                body_size
+                and crc32_of(record + FIXED_V4_SIZE, body_size) & CRC_MASK
+                != big32(record + BODY_CRC_POSITION)
+            )
             or not find_properties(text, text + text_size, &found)
         ):
             return 0
@@ -170,20 +169,19 @@ cdef inline bint find_properties(Bytes at, Bytes end, Found* found) noexcept nog
         else:
             c += 1
     while at < end:
-        to = <Bytes>memchr(at, BETWEEN, end - at)
+        to = <Bytes>memchr(at, PROPERTY_SEPARATOR, end - at)
         if to == NULL:
             to = end
-        middle = <Bytes>memchr(at, NAME_VALUE, to - at)
+        middle = <Bytes>memchr(at, NAME_VALUE_SEPARATOR, to - at)
         if middle != NULL and middle + 1 < to:
             name_size = middle - at
             value_size = to - middle - 1
             target = NULL
-            if name_size == 4:
-                if memcmp(at, b"TAGS", 4) == 0:
-                    target = &found.tags
-                elif memcmp(at, b"KEYS", 4) == 0:
-                    target = &found.keys
-            elif name_size == 8 and memcmp(at, b"UNIQ_KEY", 8) == 0:
+            if is_word(at, name_size, PROPERTY_TAGS):
+                target = &found.tags
+            elif is_word(at, name_size, PROPERTY_KEYS):
+                target = &found.keys
+            elif is_word(at, name_size, PROPERTY_UNIQ_KEY):
                 target = &found.uniq_key
             if target != NULL:
                 target.at = middle + 1
@@ -196,5 +194,5 @@ cdef inline int64_t count_of(Text keys) noexcept nogil:
     cdef Py_ssize_t i
     cdef int64_t count = 0
     for i in range(keys.size):
-        count += keys.at[i] == KEYS_BETWEEN
+        count += keys.at[i] == KEY_SEPARATOR
     return count

@@ -6,7 +6,7 @@ cdef bint is_in_sample(Bytes begin, Bytes end, int64_t sample) noexcept:
     cdef Bytes stop
     if key == NULL:
         return True
-    stop = <Bytes>memchr(key, 2, end - key)
+    stop = <Bytes>memchr(key, PROPERTY_SEPARATOR, end - key)
     if stop == NULL:
         stop = end
     return crc32_of(key, stop - key) % sample == 0
@@ -14,16 +14,16 @@ cdef bint is_in_sample(Bytes begin, Bytes end, int64_t sample) noexcept:
 
 cdef Bytes uniq_key_before(Bytes begin, Bytes end) noexcept:
     """Return the address of a record's last unique key, NULL when it isn't found quickly."""
-    cdef Bytes at = end - UNIQ_KEY_SIZE + 1
+    cdef Bytes at = end - BEGIN_UNIQ_KEY_SIZE + 1
     while at > begin + 3:
-        at = <Bytes>memrchr(begin + 3, UNIQ_KEY[0], at - begin - 3)
+        at = <Bytes>memrchr(begin + 3, BEGIN_UNIQ_KEY[0], at - begin - 3)
         if at == NULL:
             return NULL
-        if memcmp(at, UNIQ_KEY, UNIQ_KEY_SIZE) == 0:
+        if memcmp(at, BEGIN_UNIQ_KEY, BEGIN_UNIQ_KEY_SIZE) == 0:
             # A separator or the properties' length must precede it, or it is part of another value.
-            if at[-1] != 2 and ((at[-2] << 8) | at[-1]) != end - at:
+            if at[-1] != PROPERTY_SEPARATOR and ((at[-2] << 8) | at[-1]) != end - at:
                 return NULL
-            return at + UNIQ_KEY_SIZE
+            return at + BEGIN_UNIQ_KEY_SIZE
     return NULL
 
 

@@ -11,6 +11,75 @@ from libc.string cimport memchr, memcmp, memcpy
 
 ctypedef const uint8_t* Bytes
 
+from broker_core.native.constants cimport (
+    BATCH_BODY_SIZE_POSITION,
+    BATCH_FLAG_POSITION,
+    BATCH_HEAD_SIZE,
+    BATCH_LETTER,
+    BATCH_MESSAGE_BYTES_MIN,
+    BORN_TIMESTAMP_LETTER,
+    BROKER_NAME_LETTER,
+    DEFAULT_TOPIC_LETTER,
+    DEFAULT_TOPIC_QUEUE_NUMS_LETTER,
+    END_TRANSACTION,
+    FIELD_BATCH,
+    FIELD_BORN_TIMESTAMP,
+    FIELD_BROKER_NAME,
+    FIELD_DEFAULT_TOPIC,
+    FIELD_DEFAULT_TOPIC_QUEUE_NUMS,
+    FIELD_FLAG,
+    FIELD_MAX_RECONSUME_TIMES,
+    FIELD_PRODUCER_GROUP,
+    FIELD_PROPERTIES,
+    FIELD_QUEUE_ID,
+    FIELD_RECONSUME_TIMES,
+    FIELD_SYS_FLAG,
+    FIELD_TOPIC,
+    FIELD_UNIT_MODE,
+    FLAG_LETTER,
+    HEADER_CODE,
+    HEADER_EXT_FIELDS,
+    HEADER_FLAG,
+    HEADER_FLAG_POSITION,
+    HEADER_KEY_BYTES_MAX,
+    HEADER_LANGUAGE,
+    HEADER_OPAQUE,
+    HEADER_OPAQUE_POSITION,
+    HEADER_REMARK,
+    HEADER_REMARK_POSITION,
+    HEADER_VERSION,
+    INT32_MAX,
+    LITE_PULL_MESSAGE,
+    MAX_RECONSUME_TIMES_LETTER,
+    NAME_VALUE_SEPARATOR,
+    ONEWAY_FLAG,
+    PRODUCER_GROUP_LETTER,
+    PROPERTIES_BYTES_MAX,
+    PROPERTIES_LETTER,
+    PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
+    PROPERTY_KEYS,
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_SEPARATOR,
+    PROPERTY_TAGS,
+    PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_UNIQ_KEY,
+    PROPERTY_WAIT_STORE_MSG_OK,
+    PULL_MESSAGE,
+    QUEUE_ID_LETTER,
+    RECONSUME_TIMES_LETTER,
+    SEND_BATCH_MESSAGE,
+    SEND_LETTER_MAX,
+    SEND_LETTER_MIN,
+    SEND_MESSAGE,
+    SEND_MESSAGE_V2,
+    SYS_FLAG_LETTER,
+    TOPIC_LETTER,
+    UNIT_MODE_LETTER,
+    is_word,
+)
+
 cdef extern from "texts.h" nogil:
     Bytes past_plain(Bytes at, Bytes end)
     size_t copy_to_slash(uint8_t* to, Bytes at, Bytes end)
@@ -18,29 +87,13 @@ cdef extern from "texts.h" nogil:
     int hex_code(Bytes at)
 
 cdef enum:
-    SEND_MESSAGE = 10
-    PULL_MESSAGE = 11
-    END_TRANSACTION = 37
-    SEND_MESSAGE_V2 = 310
-    SEND_BATCH_MESSAGE = 320
-    LITE_PULL_MESSAGE = 361
-    ONEWAY = 2
-    NAME_VALUE = 1
-    BETWEEN = 2
-    PROPERTIES_MAX = 32767
     SPECIAL_MAX = 16
     COMMON_MAX = 32
     WAIT_MAX = 8
     FIELDS_MAX = 100
-    ITEM_HEAD = 20
-    ITEM_MIN = 22
-    # Offsets in a binary header, and the minimum sizes of a header and an entry.
-    OPAQUE_AT = 5
-    FLAG_AT = 9
-    REMARK_AT = 13
-    BINARY_MIN = 21
+    # The minimum sizes of a binary header and of an entry in it.
+    BINARY_MIN = HEADER_REMARK_POSITION + 8
     ENTRY_MIN = 6
-    NAME_MAX = 32767
     SIZE_OF_SIZE = 4
 
 # Fields of a pull, one bit each.

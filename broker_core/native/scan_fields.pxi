@@ -1,40 +1,39 @@
 """Read the fields of sends, pulls and ends of transactions from a JSON header."""
 
 cdef enum:
-    INT32_LEAST = -2147483648
-    INT32_MOST = 2147483647
+    INT32_LEAST = -INT32_MAX - 1
 
 
 cdef inline uint8_t letter_of(Text name) noexcept nogil:
     """Return the short letter for a send field's long name, 0 for other names."""
-    if is_text(name, b"producerGroup", 13):
-        return 97
-    if is_text(name, b"topic", 5):
-        return 98
-    if is_text(name, b"defaultTopic", 12):
-        return 99
-    if is_text(name, b"defaultTopicQueueNums", 21):
-        return 100
-    if is_text(name, b"queueId", 7):
-        return 101
-    if is_text(name, b"sysFlag", 7):
-        return 102
-    if is_text(name, b"bornTimestamp", 13):
-        return 103
-    if is_text(name, b"flag", 4):
-        return 104
-    if is_text(name, b"properties", 10):
-        return 105
-    if is_text(name, b"reconsumeTimes", 14):
-        return 106
-    if is_text(name, b"unitMode", 8):
-        return 107
-    if is_text(name, b"maxReconsumeTimes", 17):
-        return 108
-    if is_text(name, b"batch", 5):
-        return 109
-    if is_text(name, b"brokerName", 10):
-        return 110
+    if is_word(name.at, name.size, FIELD_PRODUCER_GROUP):
+        return PRODUCER_GROUP_LETTER
+    if is_word(name.at, name.size, FIELD_TOPIC):
+        return TOPIC_LETTER
+    if is_word(name.at, name.size, FIELD_DEFAULT_TOPIC):
+        return DEFAULT_TOPIC_LETTER
+    if is_word(name.at, name.size, FIELD_DEFAULT_TOPIC_QUEUE_NUMS):
+        return DEFAULT_TOPIC_QUEUE_NUMS_LETTER
+    if is_word(name.at, name.size, FIELD_QUEUE_ID):
+        return QUEUE_ID_LETTER
+    if is_word(name.at, name.size, FIELD_SYS_FLAG):
+        return SYS_FLAG_LETTER
+    if is_word(name.at, name.size, FIELD_BORN_TIMESTAMP):
+        return BORN_TIMESTAMP_LETTER
+    if is_word(name.at, name.size, FIELD_FLAG):
+        return FLAG_LETTER
+    if is_word(name.at, name.size, FIELD_PROPERTIES):
+        return PROPERTIES_LETTER
+    if is_word(name.at, name.size, FIELD_RECONSUME_TIMES):
+        return RECONSUME_TIMES_LETTER
+    if is_word(name.at, name.size, FIELD_UNIT_MODE):
+        return UNIT_MODE_LETTER
+    if is_word(name.at, name.size, FIELD_MAX_RECONSUME_TIMES):
+        return MAX_RECONSUME_TIMES_LETTER
+    if is_word(name.at, name.size, FIELD_BATCH):
+        return BATCH_LETTER
+    if is_word(name.at, name.size, FIELD_BROKER_NAME):
+        return BROKER_NAME_LETTER
     return 0
 
 
@@ -53,19 +52,20 @@ cdef inline void begin_send(Send* send, Bytes at) noexcept nogil:
 cdef inline bint is_int32(uint8_t letter) noexcept nogil:
     """Tell whether a send field is a 32-bit number."""
     return (
-        letter == 100 or letter == 101 or letter == 102 or letter == 104 or letter == 106
-        or letter == 108
+        letter == DEFAULT_TOPIC_QUEUE_NUMS_LETTER or letter == QUEUE_ID_LETTER
+        or letter == SYS_FLAG_LETTER or letter == FLAG_LETTER
+        or letter == RECONSUME_TIMES_LETTER or letter == MAX_RECONSUME_TIMES_LETTER
     )
 
 
 cdef inline void set_int32(Send* send, uint8_t letter, int32_t number) noexcept nogil:
-    if letter == 101:
+    if letter == QUEUE_ID_LETTER:
         send.queue_id = number
-    elif letter == 102:
+    elif letter == SYS_FLAG_LETTER:
         send.sys_flag = number
-    elif letter == 104:
+    elif letter == FLAG_LETTER:
         send.flag = number
-    elif letter == 106:
+    elif letter == RECONSUME_TIMES_LETTER:
         send.reconsume_times = number
 
 
@@ -84,8 +84,8 @@ cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send, bint is_long)
     while True:
         # "x":
         if (
-            not is_long and end - at >= 5 and at[0] == 34 and 97 <= at[1] <= 110 and at[2] == 34
-            and at[3] == 58
+            not is_long and end - at >= 5 and at[0] == 34
+            and SEND_LETTER_MIN <= at[1] <= SEND_LETTER_MAX and at[2] == 34 and at[3] == 58
         ):
             letter = at[1]
             at += 4
@@ -103,31 +103,33 @@ cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send, bint is_long)
                 letter = letter_of(name)
             else:
                 # Already read above unless followed by white space.
-                letter = name.at[0] if name.size == 1 and 97 <= name.at[0] <= 110 else 0
-        bit = <uint32_t>1 << (letter - 97) if letter else 0
+                letter = name.at[0] if name.size == 1 else 0
+                if not SEND_LETTER_MIN <= letter <= SEND_LETTER_MAX:
+                    letter = 0
+        bit = <uint32_t>1 << (letter - SEND_LETTER_MIN) if letter else 0
         if seen & bit:
             return NULL
         seen |= bit
-        if letter == 98:  # b: topic
+        if letter == TOPIC_LETTER:
             at = read_text(at, end, &send.topic)
             if at == NULL or send.topic.is_escaped:
                 return NULL
-        elif letter == 105:  # i: properties
+        elif letter == PROPERTIES_LETTER:
             at = read_text(at, end, &send.properties)
             send.properties_differ = True
-        elif letter == 103:  # g: bornTimestamp
+        elif letter == BORN_TIMESTAMP_LETTER:
             send.born_at = at + 1
             at = read_int_text(at, end, -most64, most64, &send.born_timestamp)
         elif is_int32(letter):
-            if letter == 101:
+            if letter == QUEUE_ID_LETTER:
                 send.queue_id_at = at + 1
-            at = read_int_text(at, end, INT32_LEAST, INT32_MOST, &number)
+            at = read_int_text(at, end, INT32_LEAST, INT32_MAX, &number)
             set_int32(send, letter, <int32_t>number)
         else:
             at = read_text(at, end, &text)
-            if letter == 97:  # a: producerGroup
+            if letter == PRODUCER_GROUP_LETTER:
                 send.producer_group = text
-            if at != NULL and letter == 109:
+            if at != NULL and letter == BATCH_LETTER:
                 if text.is_escaped:
                     return NULL
                 send.is_batch = is_text(text, b"true", 4)
@@ -147,11 +149,11 @@ cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send, bint is_long)
 cdef inline uint32_t pull_field(Text name) noexcept nogil:
     """Return the bit of a pull field by name, 0 for other names."""
     if name.size == 5:
-        return TOPIC_FIELD if is_text(name, b"topic", 5) else 0
+        return TOPIC_FIELD if is_word(name.at, name.size, FIELD_TOPIC) else 0
     if name.size == 7:
-        if is_text(name, b"queueId", 7):
+        if is_word(name.at, name.size, FIELD_QUEUE_ID):
             return QUEUE_ID_FIELD
-        return SYS_FLAG_FIELD if is_text(name, b"sysFlag", 7) else 0
+        return SYS_FLAG_FIELD if is_word(name.at, name.size, FIELD_SYS_FLAG) else 0
     if name.size == 10:
         if is_text(name, b"maxMsgNums", 10):
             return MAX_MSG_NUMS_FIELD
@@ -178,7 +180,7 @@ cdef inline int64_t least_of(uint32_t field) noexcept nogil:
 
 
 cdef inline int64_t most_of(uint32_t field) noexcept nogil:
-    return INT32_MOST if field & SHORT_FIELDS else 999999999999999999
+    return INT32_MAX if field & SHORT_FIELDS else 999999999999999999
 
 
 cdef inline void set_pull_field(Pull* pull, uint32_t field, Text text,
@@ -260,7 +262,7 @@ cdef inline Bytes read_pull_fields(Bytes at, Bytes end, Pull* pull) noexcept nog
 
 cdef inline uint32_t end_field(Text name) noexcept nogil:
     """Return the bit of an end field by name, 0 for other names."""
-    if is_text(name, b"producerGroup", 13):
+    if is_word(name.at, name.size, FIELD_PRODUCER_GROUP):
         return END_GROUP_FIELD
     if is_text(name, b"tranStateTableOffset", 20):
         return END_QUEUE_OFFSET_FIELD
@@ -270,7 +272,7 @@ cdef inline uint32_t end_field(Text name) noexcept nogil:
 
 
 cdef inline int64_t most_of_end(uint32_t field) noexcept nogil:
-    return INT32_MOST if field == END_OUTCOME_FIELD else 999999999999999999
+    return INT32_MAX if field == END_OUTCOME_FIELD else 999999999999999999
 
 
 cdef inline void set_end_field(End* ending, uint32_t field, Text text,

@@ -8,10 +8,10 @@ cdef inline bint read_first_code(Bytes at, Bytes end, int* code) noexcept nogil:
     if at == NULL:
         return False
     at = read_text(at, end, &key)
-    if at == NULL or key.is_escaped or not is_text(key, b"code", 4):
+    if at == NULL or key.is_escaped or not is_word(key.at, key.size, HEADER_CODE):
         return False
     at = past_colon(at, end)
-    if at == NULL or read_int(at, end, INT32_LEAST, INT32_MOST, &number) == NULL:
+    if at == NULL or read_int(at, end, INT32_LEAST, INT32_MAX, &number) == NULL:
         return False
     code[0] = <int>number
     return True
@@ -36,32 +36,32 @@ cdef inline bint read_header(Bytes at, Bytes end, Head* head, Send* send,
         at = past_colon(at, end)
         if at == NULL:
             return False
-        if is_text(key, b"code", 4):
+        if is_word(key.at, key.size, HEADER_CODE):
             bit = 1
-            at = read_int(at, end, INT32_LEAST, INT32_MOST, &number)
+            at = read_int(at, end, INT32_LEAST, INT32_MAX, &number)
             head.code = <int32_t>number
-        elif is_text(key, b"flag", 4):
+        elif is_word(key.at, key.size, HEADER_FLAG):
             bit = 2
-            at = read_int(at, end, 0, ONEWAY, &number)
+            at = read_int(at, end, 0, ONEWAY_FLAG, &number)
             head.flag = <int32_t>number
-        elif is_text(key, b"opaque", 6):
+        elif is_word(key.at, key.size, HEADER_OPAQUE):
             bit = 4
             head.opaque_at = at
-            at = read_int(at, end, INT32_LEAST, INT32_MOST, &number)
+            at = read_int(at, end, INT32_LEAST, INT32_MAX, &number)
             head.opaque = <int32_t>number
-        elif is_text(key, b"version", 7):
+        elif is_word(key.at, key.size, HEADER_VERSION):
             bit = 8
-            at = read_int(at, end, INT32_LEAST, INT32_MOST, &number)
-        elif is_text(key, b"language", 8):
+            at = read_int(at, end, INT32_LEAST, INT32_MAX, &number)
+        elif is_word(key.at, key.size, HEADER_LANGUAGE):
             bit = 16
             at = read_text(at, end, &text)
         elif is_text(key, b"serializeTypeCurrentRPC", 23):
             bit = 32
             at = read_text(at, end, &text)
-        elif is_text(key, b"remark", 6):
+        elif is_word(key.at, key.size, HEADER_REMARK):
             bit = 64
             at = read_text(at, end, &text)
-        elif is_text(key, b"extFields", 9):
+        elif is_word(key.at, key.size, HEADER_EXT_FIELDS):
             bit = 128
             if send != NULL:
                 # The code must come before the ext fields, or the header isn't plain.
@@ -93,12 +93,12 @@ cdef inline Bytes read_binary_head(Bytes at, Bytes end, Head* head) noexcept nog
     if end - at < BINARY_MIN:
         return NULL
     head.code = <int16_t>(at[0] << 8 | at[1])
-    head.opaque = <int32_t>big32(at + OPAQUE_AT)
+    head.opaque = <int32_t>big32(at + HEADER_OPAQUE_POSITION)
     head.opaque_at = NULL
-    head.flag = <int32_t>big32(at + FLAG_AT)
+    head.flag = <int32_t>big32(at + HEADER_FLAG_POSITION)
     # Negative sizes appear too large here.
-    size = big32(at + REMARK_AT)
-    at += REMARK_AT + SIZE_OF_SIZE
+    size = big32(at + HEADER_REMARK_POSITION)
+    at += HEADER_REMARK_POSITION + SIZE_OF_SIZE
     if size > end - at - SIZE_OF_SIZE or not is_sound(at, size):
         return NULL
     at += size
@@ -113,7 +113,7 @@ cdef inline Bytes read_entry(Bytes at, Bytes end, Text* name, Text* value) noexc
     if end - at < ENTRY_MIN:
         return NULL
     size = at[0] << 8 | at[1]
-    if size == 0 or size > NAME_MAX or size > end - at - ENTRY_MIN:
+    if size == 0 or size > HEADER_KEY_BYTES_MAX or size > end - at - ENTRY_MIN:
         return NULL
     name.at = at + 2
     name.size = size
@@ -187,24 +187,24 @@ cdef inline bint read_binary_send(Bytes at, Bytes end, Head* head, Send* send) n
         if value.size:
             if head.code == SEND_MESSAGE:
                 letter = letter_of(name)
-            elif name.size == 1 and 97 <= name.at[0] <= 110:
+            elif name.size == 1 and SEND_LETTER_MIN <= name.at[0] <= SEND_LETTER_MAX:
                 letter = name.at[0]
         if letter == 0:
             continue
-        seen |= <uint32_t>1 << (letter - 97)
-        if letter == 98:
+        seen |= <uint32_t>1 << (letter - SEND_LETTER_MIN)
+        if letter == TOPIC_LETTER:
             send.topic = value
-        elif letter == 105:
+        elif letter == PROPERTIES_LETTER:
             send.properties = value
-        elif letter == 97:
+        elif letter == PRODUCER_GROUP_LETTER:
             send.producer_group = value
-        elif letter == 109:
+        elif letter == BATCH_LETTER:
             send.is_batch = is_text(value, b"true", 4)
-        elif letter == 103:
+        elif letter == BORN_TIMESTAMP_LETTER:
             if not whole_int(value, -most64, most64, &send.born_timestamp):
                 return False
         elif is_int32(letter):
-            if not whole_int(value, INT32_LEAST, INT32_MOST, &number):
+            if not whole_int(value, INT32_LEAST, INT32_MAX, &number):
                 return False
             set_int32(send, letter, <int32_t>number)
     # b, e, f, g and h are required.
@@ -245,7 +245,7 @@ cdef inline bint read_end(Bytes at, Bytes end, bint is_binary, End* ending) noex
             return False
     elif not read_header(at, end, &head, NULL, NULL, ending):
         return False
-    return head.flag == ONEWAY and head.code == END_TRANSACTION
+    return head.flag == ONEWAY_FLAG and head.code == END_TRANSACTION
 
 
 cdef inline bint read_pull(Bytes at, Bytes end, bint is_binary, Pull* pull) noexcept nogil:
@@ -275,7 +275,7 @@ cdef inline bint read_send(Bytes at, Bytes end, bint is_binary, Send* send) noex
     send.opaque = head.opaque
     send.opaque_at = head.opaque_at
     send.is_binary = is_binary
-    send.is_oneway = head.flag == ONEWAY
+    send.is_oneway = head.flag == ONEWAY_FLAG
     if head.flag != 0 and not send.is_oneway:
         return False
     if send.code == SEND_BATCH_MESSAGE:

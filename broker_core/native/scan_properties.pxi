@@ -87,44 +87,43 @@ cdef inline bint read_properties(Text text, uint8_t* out, Special* special,
     found.has_wait = found.is_unawaited = False
     if size < 0:
         return False
-    if size and out[size - 1] != BETWEEN:
-        out[size] = BETWEEN
+    if size and out[size - 1] != PROPERTY_SEPARATOR:
+        out[size] = PROPERTY_SEPARATOR
         size += 1
     end = out + size
     while at < end:
         # Always found: the last byte is a separator.
         middle = next_separator(out, at, end)
-        if middle == at and at[0] == BETWEEN:
+        if middle == at and at[0] == PROPERTY_SEPARATOR:
             # An empty pair.
             at += 1
             continue
-        if middle == at or middle[0] != NAME_VALUE:
+        if middle == at or middle[0] != NAME_VALUE_SEPARATOR:
             return False
         to = next_separator(out, middle + 1, end)
-        if to[0] != BETWEEN:
+        if to[0] != PROPERTY_SEPARATOR:
             return False
         name_size = middle - at
         value_size = to - middle - 1
         for i in range(special.count):
             if name_size == special.size[i] and memcmp(at, special.at[i], name_size) == 0:
                 return False
-        if name_size == 4:
-            if memcmp(at, b"TAGS", 4) == 0:
-                if value_size:
-                    found.tags.at = middle + 1
-                    found.tags.size = value_size
-            elif memcmp(at, b"KEYS", 4) == 0:
-                if value_size:
-                    found.keys.at = middle + 1
-                    found.keys.size = value_size
-            elif memcmp(at, b"WAIT", 4) == 0:
-                if value_size == 0 or found.has_wait:
-                    return False
-                found.has_wait = True
-                found.is_unawaited = value_size == 5 and memcmp(middle + 1, b"false", 5) == 0
-                wait_at = at
-                wait_end = to + 1
-        elif name_size == 8 and memcmp(at, b"UNIQ_KEY", 8) == 0 and value_size:
+        if is_word(at, name_size, PROPERTY_TAGS):
+            if value_size:
+                found.tags.at = middle + 1
+                found.tags.size = value_size
+        elif is_word(at, name_size, PROPERTY_KEYS):
+            if value_size:
+                found.keys.at = middle + 1
+                found.keys.size = value_size
+        elif is_word(at, name_size, PROPERTY_WAIT_STORE_MSG_OK):
+            if value_size == 0 or found.has_wait:
+                return False
+            found.has_wait = True
+            found.is_unawaited = value_size == 5 and memcmp(middle + 1, b"false", 5) == 0
+            wait_at = at
+            wait_end = to + 1
+        elif is_word(at, name_size, PROPERTY_UNIQ_KEY) and value_size:
             found.uniq_key.at = middle + 1
             found.uniq_key.size = value_size
         at = to + 1
@@ -154,15 +153,17 @@ cdef inline bint read_common(Text text, uint8_t* out, Special* special,
     found.has_wait = found.is_unawaited = False
     if size < 0:
         return False
-    if size and out[size - 1] == BETWEEN:
+    if size and out[size - 1] == PROPERTY_SEPARATOR:
         size -= 1
     end = out + size
     while at < end:
         middle = next_separator(out, at, end)
-        if middle == at or middle == end or middle[0] != NAME_VALUE or count == COMMON_MAX:
+        if middle == at or middle == end or middle[0] != NAME_VALUE_SEPARATOR:
+            return False
+        if count == COMMON_MAX:
             return False
         to = next_separator(out, middle + 1, end)
-        if to == middle + 1 or (to != end and to[0] != BETWEEN):
+        if to == middle + 1 or (to != end and to[0] != PROPERTY_SEPARATOR):
             return False
         name_size = middle - at
         for i in range(special.count):
@@ -176,7 +177,7 @@ cdef inline bint read_common(Text text, uint8_t* out, Special* special,
         count += 1
         value.at = middle + 1
         value.size = to - value.at
-        if name_size == 4 and memcmp(at, b"WAIT", 4) == 0:
+        if is_word(at, name_size, PROPERTY_WAIT_STORE_MSG_OK):
             found.is_unawaited = is_text(value, b"false", 5)
         else:
             note_pair(at, name_size, value, &found.tags, &found.keys, &found.uniq_key)
@@ -188,24 +189,21 @@ cdef inline bint read_common(Text text, uint8_t* out, Special* special,
     return True
 
 
-cdef inline bint is_name(Bytes at, Py_ssize_t size, const char* name,
-                         Py_ssize_t name_size) noexcept nogil:
-    return size == name_size and memcmp(at, name, size) == 0
-
-
 cdef inline bint note_prepared(Bytes at, Py_ssize_t name_size, Text value,
                                Special* special, Prepared* found) noexcept nogil:
     """Keep the needed values of a half message's pair; return whether the pair is plain."""
     cdef int i
-    if is_name(at, name_size, b"TRAN_MSG", 8):
+    if is_word(at, name_size, PROPERTY_TRANSACTION_PREPARED):
         found.is_prepared = is_text(value, b"true", 4)
         return found.is_prepared
     for i in range(special.count):
         if name_size == special.size[i] and memcmp(at, special.at[i], name_size) == 0:
             return False
-    if is_name(at, name_size, b"REAL_TOPIC", 10) or is_name(at, name_size, b"REAL_QID", 8):
+    if is_word(at, name_size, PROPERTY_REAL_TOPIC):
         return False
-    if is_name(at, name_size, b"WAIT", 4):
+    if is_word(at, name_size, PROPERTY_REAL_QUEUE_ID):
+        return False
+    if is_word(at, name_size, PROPERTY_WAIT_STORE_MSG_OK):
         found.properties.has_wait = True
         found.properties.is_unawaited = is_text(value, b"false", 5)
         if value.size > WAIT_MAX:
@@ -214,9 +212,9 @@ cdef inline bint note_prepared(Bytes at, Py_ssize_t name_size, Text value,
         found.wait_size = value.size
         found.wait_at = at
         found.wait_end = value.at + value.size + 1
-    elif is_name(at, name_size, b"PGROUP", 6):
+    elif is_word(at, name_size, PROPERTY_PRODUCER_GROUP):
         found.group = value
-    elif is_name(at, name_size, b"CHECK_IMMUNITY_TIME_IN_SECONDS", 30):
+    elif is_word(at, name_size, PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS):
         found.immunity = value
     else:
         note_pair(
@@ -248,17 +246,17 @@ cdef inline bint read_prepared(Text text, uint8_t* out, Special* special,
     value.is_escaped = False
     if size <= 0:
         return False
-    if out[size - 1] != BETWEEN:
-        out[size] = BETWEEN
+    if out[size - 1] != PROPERTY_SEPARATOR:
+        out[size] = PROPERTY_SEPARATOR
         size += 1
     end = out + size
     while at < end:
         # Always found: the last byte is a separator.
         middle = next_separator(out, at, end)
-        if middle == at or middle[0] != NAME_VALUE or count == COMMON_MAX:
+        if middle == at or middle[0] != NAME_VALUE_SEPARATOR or count == COMMON_MAX:
             return False
         to = next_separator(out, middle + 1, end)
-        if to == middle + 1 or to[0] != BETWEEN:
+        if to == middle + 1 or to[0] != PROPERTY_SEPARATOR:
             return False
         name_size = middle - at
         for i in range(count):
@@ -299,13 +297,13 @@ cdef inline bint read_half(Bytes at, Py_ssize_t size, Half* found) noexcept nogi
     found.tags.size = found.keys.size = found.uniq_key.size = 0
     found.group.size = found.real_topic.size = found.real_queue_id.size = 0
     value.is_escaped = False
-    if size == 0 or end[-1] == BETWEEN or not is_sound(at, size):
+    if size == 0 or end[-1] == PROPERTY_SEPARATOR or not is_sound(at, size):
         return False
     while at < end:
-        to = <Bytes>memchr(at, BETWEEN, end - at)
+        to = <Bytes>memchr(at, PROPERTY_SEPARATOR, end - at)
         if to == NULL:
             to = end
-        middle = <Bytes>memchr(at, NAME_VALUE, to - at)
+        middle = <Bytes>memchr(at, NAME_VALUE_SEPARATOR, to - at)
         if middle == NULL or middle == at or middle + 1 == to or count == COMMON_MAX:
             return False
         name_size = middle - at
@@ -317,11 +315,11 @@ cdef inline bint read_half(Bytes at, Py_ssize_t size, Half* found) noexcept nogi
         count += 1
         value.at = middle + 1
         value.size = to - value.at
-        if name_size == 6 and memcmp(at, b"PGROUP", 6) == 0:
+        if is_word(at, name_size, PROPERTY_PRODUCER_GROUP):
             found.group = value
-        elif name_size == 10 and memcmp(at, b"REAL_TOPIC", 10) == 0:
+        elif is_word(at, name_size, PROPERTY_REAL_TOPIC):
             found.real_topic = value
-        elif name_size == 8 and memcmp(at, b"REAL_QID", 8) == 0:
+        elif is_word(at, name_size, PROPERTY_REAL_QUEUE_ID):
             found.real_queue_id = value
         else:
             note_pair(at, name_size, value, &found.tags, &found.keys, &found.uniq_key)
@@ -332,32 +330,32 @@ cdef inline bint read_half(Bytes at, Py_ssize_t size, Half* found) noexcept nogi
 cdef inline void note_pair(Bytes name, Py_ssize_t size, Text value, Text* tags, Text* keys,
                            Text* uniq_key) noexcept nogil:
     """Keep the value of a pair that the ConsumeQueue or the index needs."""
-    if size == 4 and memcmp(name, b"TAGS", 4) == 0:
+    if is_word(name, size, PROPERTY_TAGS):
         tags[0] = value
-    elif size == 4 and memcmp(name, b"KEYS", 4) == 0:
+    elif is_word(name, size, PROPERTY_KEYS):
         keys[0] = value
-    elif size == 8 and memcmp(name, b"UNIQ_KEY", 8) == 0:
+    elif is_word(name, size, PROPERTY_UNIQ_KEY):
         uniq_key[0] = value
 
 
 cdef inline Bytes read_item(Bytes at, Bytes end, Item* item) noexcept nogil:
     """Read a message of a batch; return the position after it, NULL if its sizes don't add up."""
     cdef int64_t total, size
-    if end - at < ITEM_MIN:
+    if end - at < BATCH_MESSAGE_BYTES_MIN:
         return NULL
     total = <int32_t>big32(at)
-    item.flag = <int32_t>big32(at + 12)
-    size = <int32_t>big32(at + 16)
-    if size < 0 or size > end - at - ITEM_MIN:
+    item.flag = <int32_t>big32(at + BATCH_FLAG_POSITION)
+    size = <int32_t>big32(at + BATCH_BODY_SIZE_POSITION)
+    if size < 0 or size > end - at - BATCH_MESSAGE_BYTES_MIN:
         return NULL
-    item.body.at = at + ITEM_HEAD
+    item.body.at = at + BATCH_HEAD_SIZE
     item.body.size = size
     at = item.body.at + size
     size = at[0] << 8 | at[1]
     item.properties.at = at + 2
     item.properties.size = size
     # Sizes of 32 KiB and more are negative numbers.
-    if size > PROPERTIES_MAX or total != ITEM_MIN + item.body.size + size:
+    if size > PROPERTIES_BYTES_MAX or total != BATCH_MESSAGE_BYTES_MIN + item.body.size + size:
         return NULL
     if size > end - item.properties.at:
         return NULL
@@ -376,14 +374,14 @@ cdef inline bint read_item_properties(Item* item) noexcept nogil:
         return False
     while at < end:
         middle = next_separator(item.properties.at, at, end)
-        if middle == at and at[0] == BETWEEN:
+        if middle == at and at[0] == PROPERTY_SEPARATOR:
             # An empty pair.
             at += 1
             continue
-        if middle == at or middle == end or middle[0] != NAME_VALUE:
+        if middle == at or middle == end or middle[0] != NAME_VALUE_SEPARATOR:
             return False
         to = next_separator(item.properties.at, middle + 1, end)
-        if to != end and to[0] != BETWEEN:
+        if to != end and to[0] != PROPERTY_SEPARATOR:
             return False
         if middle + 1 < to:
             value.at = middle + 1

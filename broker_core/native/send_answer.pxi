@@ -11,7 +11,7 @@ cdef class SendAnswers(SendPlaces):
     @cython.final
     cdef uint8_t* _begin_answer(self, Send* send) noexcept:
         """Write an answer up to the log offset of its first message."""
-        cdef uint8_t* to = self._answers + self._answered + PREFIX
+        cdef uint8_t* to = self._answers + self._answered + FRAME_PREFIX_SIZE
         if not send.is_binary:
             return put_part(to, <bytes>self._parts[0])
         to = put_part(to, <bytes>self._binary_parts[0])
@@ -30,13 +30,13 @@ cdef class SendAnswers(SendPlaces):
         cdef uint32_t header
         if send.is_binary:
             to = self._end_binary(begin, send, to, queue_offset)
-            header = <uint32_t>ROCKETMQ << 24 | <uint32_t>(to - begin - PREFIX)
+            header = <uint32_t>SERIALIZE_ROCKETMQ << 24 | <uint32_t>(to - begin - FRAME_PREFIX_SIZE)
         else:
             to = put_part(to, <bytes>self._parts[1])
             to = put_part(put_decimal(to, send.queue_id), <bytes>self._parts[2])
             to = put_part(put_decimal(to, queue_offset), <bytes>self._parts[3])
             to = put_part(put_decimal(to, send.opaque), <bytes>self._parts[4])
-            header = <uint32_t>(to - begin - PREFIX)
+            header = <uint32_t>(to - begin - FRAME_PREFIX_SIZE)
         put32(put32(begin, <uint32_t>(to - begin - 4)), header)
         if not send.is_oneway:
             self._answered = to - self._answers

@@ -25,7 +25,7 @@ cdef class SendAppends(SendRecords):
             self._position < 0
             or place.position >= place.limit
             or place.position + UNIT_SIZE > place.units.len
-            or properties_size > PROPERTIES_MAX
+            or properties_size > PROPERTIES_BYTES_MAX
             or body_size > self._body_max
         ):
             return False
@@ -88,7 +88,7 @@ cdef class SendAppends(SendRecords):
             place.picks != NULL
             and (<Picks>place.picks).stored is not None
             and not group.is_escaped
-            and group.size <= GROUP_MAX
+            and group.size <= GROUP_LENGTH_MAX
             and is_bare(group)
             and read_known_fields(self._scratch, properties_size, &known)
             and not known.is_replayed
@@ -165,7 +165,7 @@ cdef class SendAppends(SendRecords):
             if self._is_guarded and self._names_guard(item.properties.at, item.properties.size):
                 return False
             text_size = self._batch_text_size(&item, common)
-            if text_size > PROPERTIES_MAX:
+            if text_size > PROPERTIES_BYTES_MAX:
                 return False
             size += self._overhead(place) + item.body.size + text_size
             entries += entries_of(
@@ -222,7 +222,7 @@ cdef class SendAppends(SendRecords):
     cdef Py_ssize_t _batch_text_size(self, Item* item, Properties* common) noexcept:
         """Return the size of a message's properties: its own, the common ones and the broker's."""
         cdef Py_ssize_t size = item.properties.size
-        if size and item.properties.at[size - 1] != BETWEEN:
+        if size and item.properties.at[size - 1] != PROPERTY_SEPARATOR:
             size += 1
         if common.size:
             size += common.size + 1
@@ -279,13 +279,13 @@ cdef class SendAppends(SendRecords):
         """Write the properties of a message."""
         memcpy(to, item.properties.at, item.properties.size)
         to += item.properties.size
-        if item.properties.size and to[-1] != BETWEEN:
-            to[0] = BETWEEN
+        if item.properties.size and to[-1] != PROPERTY_SEPARATOR:
+            to[0] = PROPERTY_SEPARATOR
             to += 1
         if common.size:
             memcpy(to, self._scratch, common.size)
             to += common.size
-            to[0] = BETWEEN
+            to[0] = PROPERTY_SEPARATOR
             to += 1
         put_part(put_part(to, self._cluster), self._ending)
 

@@ -49,9 +49,9 @@ cdef class SendRecords(SendAnswers):
         """Write a record's checksum in the reserved space, last digit first."""
         cdef int64_t guarded = size - PyBytes_GET_SIZE(self._ending) + 1
         cdef uint32_t left = crc32_of(record, guarded) & CRC_MASK
-        cdef uint8_t* to = record + size - 1 - GUARD_DIGITS
+        cdef uint8_t* to = record + size - 1 - CRC_DIGITS
         cdef int i
-        for i in range(GUARD_DIGITS):
+        for i in range(CRC_DIGITS):
             to[i] = <uint8_t>(48 + left % 10)
             left //= 10
 
@@ -60,10 +60,10 @@ cdef class SendRecords(SendAnswers):
                     int64_t offset, Bytes body, int64_t body_size) noexcept:
         cdef int32_t sys_flag = send.sys_flag & self._kept_flags | self._set_flags
         cdef Py_ssize_t host_size = PyBytes_GET_SIZE(self._store_host)
-        if self._born_size != 8:
-            sys_flag |= self._v6_flag
+        if self._born_size != HOST_V4_SIZE:
+            sys_flag |= BORNHOST_V6_FLAG
         to = put32(to, <uint32_t>size)
-        to = put32(to, <uint32_t>MAGIC)
+        to = put32(to, <uint32_t>MESSAGE_MAGIC)
         to = put32(to, crc32_of(body, body_size) & CRC_MASK if body_size else 0)
         to = put32(to, <uint32_t>place.queue_id)
         to = put32(to, <uint32_t>flag)

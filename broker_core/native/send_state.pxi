@@ -79,7 +79,7 @@ cdef class SendState:
     cdef Names _names
     cdef Special _special
     cdef LikeSend _last
-    cdef int32_t _kept_flags, _refused_flags, _set_flags, _v6_flag
+    cdef int32_t _kept_flags, _refused_flags, _set_flags
     cdef uint8_t* _answers
     cdef Py_ssize_t _parts_size, _answered
     cdef uint8_t* _scratch
@@ -98,7 +98,7 @@ cdef class SendState:
     def __cinit__(self):
         self._answers = <uint8_t*>PyMem_Malloc(ANSWERS_MAX)
         # Fits the longest string of a header and a separator.
-        self._scratch = <uint8_t*>PyMem_Malloc(LONG_HEADER + 1)
+        self._scratch = <uint8_t*>PyMem_Malloc(LONG_HEADER_BYTES + 1)
         if self._answers == NULL or self._scratch == NULL:
             raise MemoryError
 
@@ -145,8 +145,7 @@ cdef class SendState:
         self._guard_name = CRC_NAME[:-1]
         if self._is_guarded and (
             self._guard_name in self._cluster
-            or CRC_DIGITS != GUARD_DIGITS
-            or len(CRC_ROOM) != len(CRC_NAME) + GUARD_DIGITS + 1
+            or len(CRC_ROOM) != len(CRC_NAME) + CRC_DIGITS + 1
         ):
             raise ValueError("records are guarded in another way than the turn does it")
         self._store_host = puts.store_host
@@ -154,9 +153,8 @@ cdef class SendState:
         self._kept_flags = plain.kept_sys_flags & ~HOST_V6_MASK
         self._refused_flags = ~plain.kept_sys_flags
         self._set_flags = puts.store_v6_flag
-        self._v6_flag = BORNHOST_V6_FLAG
         self._special_names = tuple([each.encode() for each in sorted(plain.special_properties)])
-        if len(self._special_names) > SPECIAL_MAX or len(self._store_host) > HOST_MAX:
+        if len(self._special_names) > SPECIAL_MAX or len(self._store_host) > HOST_V6_SIZE:
             raise ValueError("more names or a longer host than the turn has room for")
         cdef bytes name
         self._special.count = 0

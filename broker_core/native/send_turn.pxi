@@ -72,12 +72,13 @@ cdef class SendTurn(SendAppends):
             self._received_s = seconds_of(self._monotonic)
             if born_host != self._client_host:
                 self._client_host = born_host
-                self._client = b',"client":' + encode_json(host_text(born_host))
+                self._client = b"," + encode_members(client=host_text(born_host))
         self._born_size = PyBytes_GET_SIZE(born_host)
-        if self._born_size != 8 and self._born_size != HOST_MAX:
+        if self._born_size != HOST_V4_SIZE and self._born_size != HOST_V6_SIZE:
             return False
         self._born_host = <Bytes>PyBytes_AS_STRING(born_host)
-        self._head_size = 72 + self._born_size + PyBytes_GET_SIZE(self._store_host)
+        self._head_size = FIXED_WITHOUT_HOSTS_SIZE + self._born_size
+        self._head_size += PyBytes_GET_SIZE(self._store_host)
         plain = self._send.plain
         if plain.answer_parts is not self._parts and not self._take_parts(plain):
             return False
@@ -95,7 +96,7 @@ cdef class SendTurn(SendAppends):
         )
         if self._parts_size > ANSWERS_MAX // 4:
             return False
-        self._entries_at = PREFIX + len(binary[0]) + 4 + len(binary[1])
+        self._entries_at = FRAME_PREFIX_SIZE + len(binary[0]) + 4 + len(binary[1])
         self._msg_id_at = self._entries_at + 4 + len(binary[2])
         self._binary_parts = binary
         self._takes_halves = plain.takes_halves and not self._is_guarded
@@ -125,18 +126,18 @@ cdef class SendTurn(SendAppends):
         self._requests = 0
         while end - at >= START and self._answered <= room and self._requests < requests_max:
             total = big32(at)
-            header = big32(at + 4)
-            is_binary = at[SERIALIZER_AT] == ROCKETMQ
+            header = big32(at + FRAME_HEADER_POSITION)
+            is_binary = at[FRAME_HEADER_POSITION] == SERIALIZE_ROCKETMQ
             if is_binary:
                 header &= HEADER_MASK
             # The first byte of `header` is the serializer; an unknown one makes the header too
             # long.
-            if total < 4 or total > frame_max or header > LONG_HEADER or header > total - 4:
+            if total < 4 or total > frame_max or header > LONG_HEADER_BYTES or header > total - 4:
                 break
             if total + 4 > end - at:
                 break
-            body = at + PREFIX + header
-            if not read_like_send(&self._last, at + PREFIX, body, is_binary, &send):
+            body = at + FRAME_PREFIX_SIZE + header
+            if not read_like_send(&self._last, at + FRAME_PREFIX_SIZE, body, is_binary, &send):
                 self._why = HEADER
                 break
             if not self._may_serve_code(send.code):

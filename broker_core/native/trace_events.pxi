@@ -10,7 +10,9 @@ must be decoded or escaped, and the deliveries that it noted itself.
 from broker_core.message.properties import decode as decode_properties
 from broker_core.message.ids import host_text
 from broker_core.trace.event import decode_event
-from broker_core.trace.event import encode as encode_json
+from broker_core.trace.event import encode_members
+from broker_core.trace.recorder import ACKNOWLEDGED as ACKNOWLEDGED_STAGE
+from broker_core.trace.recorder import DELIVERED as DELIVERED_STAGE
 from broker_core.trace.watched_messages import FOLLOWED_MAX as FOLLOWED_LIMIT
 from broker_core.trace.watched_messages import FLUSHED as FLUSHED_STAGE
 from broker_core.trace.watched_messages import REPLICATED as REPLICATED_STAGE
@@ -21,14 +23,9 @@ from broker_core.trace.deliveries import Deliveries as DeliveriesType
 from broker_core.trace.tracer import PUSH_SECONDS
 
 cdef enum:
-    COMMIT_LOG_OFFSET_AT = 28
-    RECONSUMED_AT = 72
-    BODY_SIZE_AT = 84
-    BODY_AT = 88
     # Limits for a message's texts, for location plus client, and for an event.
     TEXTS_MAX = 2048
     AROUND_MAX = 4096
-    GROUP_MAX = 255
     EVENT_MAX = 8192
     # Limits for what all events of a message share, and for the rest of an event.
     WHAT_MAX = 3072
@@ -49,14 +46,13 @@ cdef enum Kind:
 cdef double WALL_SECONDS = PUSH_SECONDS
 cdef Py_ssize_t FRESH_MAX = FRESH_LIMIT
 cdef Py_ssize_t DELIVERIES_MAX = DELIVERIES_LIMIT
-cdef int64_t V6_FLAGS = HOST_V6_MASK
 cdef Py_ssize_t FOLLOWED_MAX = FOLLOWED_LIMIT
 cdef Py_ssize_t STORED_MAX = STORED_LIMIT
 cdef str STORED = "stored"
 cdef str FLUSHED = FLUSHED_STAGE
 cdef str REPLICATED = REPLICATED_STAGE
-cdef str DELIVERED = "delivered"
-cdef str ACKNOWLEDGED = "acknowledged"
+cdef str DELIVERED = DELIVERED_STAGE
+cdef str ACKNOWLEDGED = ACKNOWLEDGED_STAGE
 cdef Py_ssize_t DELIVERIES_QUEUES = slot_of_class(DeliveriesType, "queues")
 
 
@@ -118,40 +114,40 @@ cdef inline Py_ssize_t most_of(EncodedEvent events) noexcept:
 cdef uint8_t* write_event(uint8_t* to, EncodedEvent events) noexcept:
     """Write an event as JSON without its opening brace."""
     cdef int64_t* numbers = events._numbers
-    to = put_decimal(put_word(to, b'"timeMs":"', 10), events._now_ms)
-    to = put_decimal(put_word(to, b'","atUs":"', 10), llrint(events.at_s * 1000000))
-    to = put_word(to, b'","stage":"', 11)
+    to = put_decimal(put_known(to, TRACE_TIME_MS), events._now_ms)
+    to = put_decimal(put_known(to, TRACE_AT_US), llrint(events.at_s * 1000000))
+    to = put_known(to, TRACE_STAGE)
     if events._kind == OF_PUT:
-        to = put_word(to, b'stored",', 8)
+        to = put_known(to, TRACE_STORED)
     elif events._kind == OF_FLUSH:
-        to = put_word(to, b'flushed",', 9)
+        to = put_known(to, TRACE_FLUSHED)
     elif events._kind == OF_SLAVE:
-        to = put_word(to, b'replicated",', 12)
+        to = put_known(to, TRACE_REPLICATED)
     elif events._kind == OF_DELIVERY:
-        to = put_word(to, b'delivered",', 11)
+        to = put_known(to, TRACE_DELIVERED)
     else:
-        to = put_word(to, b'acknowledged",', 14)
+        to = put_known(to, TRACE_ACKNOWLEDGED)
     to = put_part(to, events._where)
     memcpy(to, PyBytes_AS_STRING(events._what), events._what_size)
     to = put_part(to + events._what_size, events._who)
     if events._kind == OF_DELIVERY:
-        to = put_decimal(put_word(to, b',"storeSize":', 13), numbers[0])
+        to = put_decimal(put_known(to, TRACE_STORE_SIZE), numbers[0])
         if events._total >= 0:
-            to = put_decimal(put_word(to, b',"totalUs":', 11), events._total)
-        to = put_decimal(put_word(to, b',"latencyUs":', 13), events._latency)
+            to = put_decimal(put_known(to, TRACE_TOTAL_US), events._total)
+        to = put_decimal(put_known(to, TRACE_LATENCY_US), events._latency)
         if numbers[1]:
-            to = put_decimal(put_word(to, b',"reconsumeTimes":', 18), numbers[1])
-        return put_word(to, b',"source":"memory"}', 19)
-    to = put_decimal(put_word(to, b',"latencyUs":', 13), events._latency)
+            to = put_decimal(put_known(to, TRACE_RECONSUME_TIMES), numbers[1])
+        return put_known(to, TRACE_FROM_MEMORY)
+    to = put_decimal(put_known(to, TRACE_LATENCY_US), events._latency)
     if events._total >= 0:
-        to = put_decimal(put_word(to, b',"totalUs":', 11), events._total)
+        to = put_decimal(put_known(to, TRACE_TOTAL_US), events._total)
     if events._kind == OF_PUT:
-        to = put_decimal(put_word(to, b',"steps":{"received":0,"validated":', 35), numbers[0])
-        to = put_decimal(put_word(to, b',"appended":', 12), numbers[1])
-        to = put_decimal(put_word(to, b',"dispatched":', 14), numbers[2])
+        to = put_decimal(put_known(to, TRACE_VALIDATED), numbers[0])
+        to = put_decimal(put_known(to, TRACE_APPENDED), numbers[1])
+        to = put_decimal(put_known(to, TRACE_DISPATCHED), numbers[2])
         return put_word(to, b"}}", 2)
     if numbers[0]:
-        to = put_decimal(put_word(to, b',"together":', 12), numbers[0])
+        to = put_decimal(put_known(to, TRACE_TOGETHER), numbers[0])
     return put_word(to, b"}", 1)
 
 
@@ -190,14 +186,14 @@ cdef bint read_known(Bytes record, int64_t size, MessageFields* known) noexcept:
     """Read a record; return whether it needs no decoding."""
     cdef int64_t body_size, at, properties_size
     cdef Bytes begin
-    if size < BODY_AT + 3 or big32(record + 4) != MAGIC:
+    if size < FIXED_V4_SIZE + 3 or big32(record + MAGIC_POSITION) != MESSAGE_MAGIC:
         return False
-    if big32(record + SYS_FLAG_AT) & V6_FLAGS:
+    if big32(record + SYS_FLAG_POSITION) & HOST_V6_MASK:
         return False
-    body_size = <int32_t>big32(record + BODY_SIZE_AT)
-    if not 0 <= body_size <= size - BODY_AT - 3:
+    body_size = <int32_t>big32(record + BODY_SIZE_POSITION)
+    if not 0 <= body_size <= size - FIXED_V4_SIZE - 3:
         return False
-    at = BODY_AT + body_size
+    at = FIXED_V4_SIZE + body_size
     at += 1 + record[at]
     if at + 2 > size:
         return False
@@ -221,10 +217,10 @@ cdef bint read_known_fields(Bytes begin, Py_ssize_t size, MessageFields* known) 
     known.uniq_key.size = known.tags.size = known.keys.size = known.traceparent.size = 0
     known.is_replayed = False
     while begin < end:
-        stop = <Bytes>memchr(begin, 2, end - begin)
+        stop = <Bytes>memchr(begin, PROPERTY_SEPARATOR, end - begin)
         if stop == NULL:
             stop = end
-        middle = <Bytes>memchr(begin, 1, stop - begin)
+        middle = <Bytes>memchr(begin, NAME_VALUE_SEPARATOR, stop - begin)
         if middle != NULL and middle > begin and middle + 1 < stop:
             found = known_text(known, begin, middle - begin)
             if found != NULL:
@@ -244,15 +240,15 @@ cdef bint read_known_fields(Bytes begin, Py_ssize_t size, MessageFields* known) 
 
 cdef inline Text* known_text(MessageFields* known, Bytes name, Py_ssize_t size) noexcept:
     """Return where to keep a property's value, NULL if events don't include it."""
-    if size == 8 and memcmp(name, b"UNIQ_KEY", 8) == 0:
+    if is_word(name, size, PROPERTY_UNIQ_KEY):
         return &known.uniq_key
-    if size == 4 and memcmp(name, b"TAGS", 4) == 0:
+    if is_word(name, size, PROPERTY_TAGS):
         return &known.tags
-    if size == 4 and memcmp(name, b"KEYS", 4) == 0:
+    if is_word(name, size, PROPERTY_KEYS):
         return &known.keys
-    if size == 11 and memcmp(name, b"traceparent", 11) == 0:
+    if is_word(name, size, PROPERTY_TRACEPARENT):
         return &known.traceparent
-    if size == 16 and memcmp(name, b"TREBUCHET_REPLAY", 16) == 0:
+    if is_word(name, size, PROPERTY_REPLAYED):
         known.is_replayed = True
     return NULL
 
@@ -287,20 +283,20 @@ cdef uint8_t* put_what(uint8_t* to, MessageFields* known, int64_t queue_offset,
                        bytes store_host) noexcept:
     """Write what all events of a message share, after its queue."""
     to = put_decimal(to, queue_offset)
-    to = put_text(put_word(to, b'","messageId":"', 15), known.uniq_key)
-    to = put_decimal(put_word(to, b'","commitLogOffset":"', 21), commit_log_offset)
-    to = put_decimal(put_word(to, b'","bodySize":', 13), known.body_size)
+    to = put_text(put_known(to, TRACE_MESSAGE_ID), known.uniq_key)
+    to = put_decimal(put_known(to, TRACE_COMMIT_LOG_OFFSET), commit_log_offset)
+    to = put_decimal(put_known(to, TRACE_BODY_SIZE), known.body_size)
     if known.tags.size:
-        to = put_text(put_word(to, b',"tags":"', 9), known.tags)
+        to = put_text(put_known(to, TRACE_TAGS), known.tags)
         to = put_word(to, b'"', 1)
     if known.keys.size:
-        to = put_text(put_word(to, b',"keys":"', 9), known.keys)
+        to = put_text(put_known(to, TRACE_KEYS), known.keys)
         to = put_word(to, b'"', 1)
     if known.traceparent.size:
-        to = put_text(put_word(to, b',"traceparent":"', 16), known.traceparent)
+        to = put_text(put_known(to, TRACE_TRACEPARENT), known.traceparent)
         to = put_word(to, b'"', 1)
-    to = put_text(put_word(to, b',"uniqKey":"', 12), known.uniq_key)
-    to = put_part(put_word(to, b'","offsetMsgId":"', 17), store_host)
+    to = put_text(put_known(to, TRACE_UNIQ_KEY), known.uniq_key)
+    to = put_part(put_known(to, TRACE_OFFSET_MSG_ID), store_host)
     return put_word(put_hex(to, <uint64_t>commit_log_offset), b'"', 1)
 
 
@@ -340,8 +336,7 @@ cdef inline bint is_encoded(event) noexcept:
 
 cdef bytes location_json(topic, int32_t queue_id):
     """Return the JSON before a message's queue offset."""
-    where = {"topic": topic, "queueId": queue_id, "queueOffset": ""}
-    return encode_json(where)[1:-2]
+    return encode_members(topic=topic, queue_id=queue_id, queue_offset="")[:-1]
 
 
 cdef int give(tuple watches, list events) except -1:
@@ -419,7 +414,7 @@ cdef class Numbered:
                 ending = event.ending
                 size += PyBytes_GET_SIZE(ending)
         # Each event adds its opening, number and head.
-        size += count * (9 + DECIMAL_MAX + PyBytes_GET_SIZE(self.head))
+        size += count * (TRACE_NUMBER_SIZE + 1 + DECIMAL_MAX + PyBytes_GET_SIZE(self.head))
         size += PyBytes_GET_SIZE(before) + PyBytes_GET_SIZE(behind)
         made = bytes_of_size(size)
         try:
@@ -428,7 +423,7 @@ cdef class Numbered:
             for event in self.events:
                 if number > self.first:
                     to = put_word(to, b",", 1)
-                to = put_decimal(put_word(to, b'{"seq":"', 8), number)
+                to = put_decimal(put_known(to, TRACE_NUMBER), number)
                 to = put_part(to, self.head)
                 if is_encoded(event):
                     to = write_event(to, <EncodedEvent>event)
@@ -467,7 +462,7 @@ cdef class Put(EncodedEvent):
                 client, double at_s, int64_t together):
         """See `Put.emit_progress` in broker_core/trace/watched_messages.py."""
         cdef Kind kind = OF_FLUSH if stage == FLUSHED else OF_SLAVE
-        cdef bytes who = b"" if client is None else b',"client":' + encode_json(client)
+        cdef bytes who = b"" if client is None else b"," + encode_members(client=client)
         cdef str topic = None
         cdef tuple watches = None
         cdef list events = []
@@ -517,12 +512,12 @@ cdef Put put_of(Note* note, bytes store_host):
     cdef uint8_t* to = put_what(room, &note.known, note.queue_offset, note.offset, store_host)
     cdef Picks picks = <Picks>note.of
     cdef Put put = Put.__new__(Put)
-    to = put_decimal(put_word(to, b',"storeSize":', 13), note.size)
+    to = put_decimal(put_known(to, TRACE_STORE_SIZE), note.size)
     if note.producer_group.size:
-        to = put_text(put_word(to, b',"producerGroup":"', 18), note.producer_group)
+        to = put_text(put_known(to, TRACE_PRODUCER_GROUP), note.producer_group)
         to = put_word(to, b'"', 1)
     if note.reconsumed:
-        to = put_decimal(put_word(to, b',"reconsumeTimes":', 18), note.reconsumed)
+        to = put_decimal(put_known(to, TRACE_RECONSUME_TIMES), note.reconsumed)
     put._what_size = to - room
     put._what = message_json(room, to, note.known.properties)
     put._kind = OF_PUT

@@ -5,17 +5,12 @@ case: it is one-way and commits a half message that is in the current log file, 
 and belongs to an existing queue.
 """
 
+from broker_core.transaction.half import COUNT_MAX
+
 cdef enum:
-    COMMIT_TYPE = 8
-    TRANSACTION_BITS = 12
-    RECORD_HEAD = 48
-    CRC_AT = 8
-    FLAG_OF_RECORD_AT = 16
-    OFFSET_AT = 28
-    BORN_AT = 40
-    HOST_V4 = 8
     DIGITS_MAX = 20
-    REAL_QUEUE_ID_MAX = 1000000000
+
+cdef int64_t REAL_QUEUE_ID_MAX = COUNT_MAX
 
 
 cdef struct HalfMessage:
@@ -79,7 +74,7 @@ cdef class EndTurn:
     cdef object _state, _visibility, _queues, _index, _now_ms, _monotonic, _steady_ms
     cdef object _op_topic
     cdef bytes _store_host, _half_topic, _op_properties, _op_tag
-    cdef int32_t _v6_mask, _born_v6_flag, _set_flags, _op_flags
+    cdef int32_t _set_flags, _op_flags
     cdef bint _is_raw
     cdef _Target _real, _op
     # State of the current turn.
@@ -115,21 +110,20 @@ cdef class EndTurn:
         self._op_topic = plain.op_topic
         self._op_properties = plain.op_properties
         self._op_tag = plain.op_tag
-        self._v6_mask = HOST_V6_MASK
-        self._born_v6_flag = BORNHOST_V6_FLAG
         self._set_flags = puts.store_v6_flag
         self._op_flags = self._set_flags
-        if len(self._store_host) != HOST_V4:
+        if len(self._store_host) != HOST_V4_SIZE:
             self._op_flags |= BORNHOST_V6_FLAG
-        if len(self._store_host) > HOST_MAX or puts.is_guarded:
+        if len(self._store_host) > HOST_V6_SIZE or puts.is_guarded:
             raise ValueError("commits cannot be put as this store wants them")
         self._real = _Target()
         self._op = _Target()
 
     cdef object serve(self, Bytes begin, Py_ssize_t size, int64_t frame_max, dispatcher):
         """Serve the next end; return None, or b"" when it isn't plain."""
-        cdef int64_t total = big32(begin), header = big32(begin + 4)
-        cdef bint is_binary = begin[SERIALIZER_AT] == ROCKETMQ
+        cdef int64_t total = big32(begin), header = big32(begin + FRAME_HEADER_POSITION)
+        cdef bint is_binary = begin[FRAME_HEADER_POSITION] == SERIALIZE_ROCKETMQ
+        cdef Bytes after = begin + FRAME_PREFIX_SIZE
         cdef End ending
         cdef int64_t op_offset
         self._served_bytes = 0
@@ -139,10 +133,10 @@ cdef class EndTurn:
         if total < 4 or total > frame_max or total + 4 > size:
             return b""
         # The first byte of `header` is the serializer; an unknown one makes the header too long.
-        if header > LONG_HEADER or header > total - 4:
+        if header > LONG_HEADER_BYTES or header > total - 4:
             return b""
         self._why = HEADER
-        if not read_end(begin + PREFIX, begin + PREFIX + header, is_binary, &ending):
+        if not read_end(after, after + header, is_binary, &ending):
             return b""
         if not self._may_serve(dispatcher):
             return b""
@@ -150,7 +144,7 @@ cdef class EndTurn:
         half = self._transactions.pending.get(ending.queue_offset)
         if (
             half is None
-            or ending.outcome != COMMIT_TYPE
+            or ending.outcome != TRANSACTION_COMMIT_TYPE
             or half.is_copy
             or half.outcome is not None
             or <int64_t>half.commit_log_offset != ending.commit_log_offset
@@ -207,38 +201,37 @@ cdef class EndTurn:
         """
         cdef int64_t left = self._from + self._position - ending.commit_log_offset
         cdef Bytes at, after
+        cdef uint32_t crc
         cdef int64_t size, body_size, text_size, topic_size = PyBytes_GET_SIZE(self._half_topic)
         cdef Py_ssize_t born_size, store_size
-        if ending.commit_log_offset < self._from or left < RECORD_HEAD:
+        if ending.commit_log_offset < self._from or left < HEAD_SIZE:
             return False
         if self._position > self._log.len:
             return False
         at = <Bytes>self._log.buf + (ending.commit_log_offset - self._from)
         size = <int32_t>big32(at)
-        found.sys_flag = <int32_t>big32(at + SYS_FLAG_AT)
-        born_size = HOST_MAX if found.sys_flag & self._born_v6_flag else HOST_V4
-        store_size = HOST_MAX if found.sys_flag & (
-            self._v6_mask & ~self._born_v6_flag
-        ) else HOST_V4
+        found.sys_flag = <int32_t>big32(at + SYS_FLAG_POSITION)
+        born_size = HOST_V6_SIZE if found.sys_flag & BORNHOST_V6_FLAG else HOST_V4_SIZE
+        store_size = HOST_V6_SIZE if found.sys_flag & STOREHOST_V6_FLAG else HOST_V4_SIZE
         # After the head: the hosts with the store time between them, three numbers and two sizes.
-        text_size = 72 + born_size + store_size
+        text_size = FIXED_WITHOUT_HOSTS_SIZE + born_size + store_size
         if (
-            big32(at + 4) != <uint32_t>MAGIC
+            big32(at + MAGIC_POSITION) != <uint32_t>MESSAGE_MAGIC
             or size > left
             or size < text_size + 3
-            or big64(at + OFFSET_AT) != ending.commit_log_offset
-            or big64(at + QUEUE_OFFSET_AT) != ending.queue_offset
+            or big64(at + COMMIT_LOG_OFFSET_POSITION) != ending.commit_log_offset
+            or big64(at + QUEUE_OFFSET_POSITION) != ending.queue_offset
         ):
             return False
         after = at + text_size
-        body_size = <int32_t>big32(after - 4)
+        body_size = <int32_t>big32(after - (FIXED_V4_SIZE - BODY_SIZE_POSITION))
         if body_size < 0 or body_size + text_size + 3 > size:
             return False
-        found.flag = <int32_t>big32(at + FLAG_OF_RECORD_AT)
-        found.born_timestamp = big64(at + BORN_AT)
-        found.born_host.at = at + RECORD_HEAD
+        found.flag = <int32_t>big32(at + FLAG_POSITION)
+        found.born_timestamp = big64(at + BORN_TIMESTAMP_POSITION)
+        found.born_host.at = at + BORN_HOST_POSITION
         found.born_host.size = born_size
-        found.reconsume_times = <int32_t>big32(after - 16)
+        found.reconsume_times = <int32_t>big32(after - (FIXED_V4_SIZE - RECONSUME_TIMES_POSITION))
         found.body.at = after
         found.body.size = body_size
         after += body_size
@@ -251,10 +244,11 @@ cdef class EndTurn:
         found.properties.size = after[0] << 8 | after[1]
         if found.properties.at + found.properties.size != at + size:
             return False
-        if body_size and crc32_of(found.body.at, body_size) & CRC_MASK != big32(at + CRC_AT):
+        crc = crc32_of(found.body.at, body_size) & CRC_MASK if body_size else 0
+        if body_size and crc != big32(at + BODY_CRC_POSITION):
             return False
         return (
-            found.properties.size <= PROPERTIES_MAX
+            found.properties.size <= PROPERTIES_BYTES_MAX
             and read_half(found.properties.at, found.properties.size, &found.half)
             and found.half.group.size > 0
             and found.half.group.size == ending.group.size
@@ -308,8 +302,8 @@ cdef class EndTurn:
 
         self._put(
             self._real, <int32_t>queue_id, found.flag,
-            found.sys_flag & ~TRANSACTION_BITS & ~self._v6_mask | COMMIT_TYPE | self._set_flags
-            | (self._born_v6_flag if found.born_host.size != HOST_V4 else 0),
+            found.sys_flag & ~TRANSACTION_MASK & ~HOST_V6_MASK | TRANSACTION_COMMIT_TYPE
+            | self._set_flags | (BORNHOST_V6_FLAG if found.born_host.size != HOST_V4_SIZE else 0),
             found.born_timestamp, &found.born_host, now, found.reconsume_times,
             ending.commit_log_offset, &found.body, &found.properties, size,
             java_hash(found.half.tags) if found.half.tags.size else 0,
@@ -342,7 +336,7 @@ cdef class EndTurn:
     cdef int64_t _size_of(self, _Target target, Py_ssize_t born_size, Text* body,
                           Text* properties) noexcept:
         return (
-            72 + born_size + PyBytes_GET_SIZE(self._store_host) + body.size
+            FIXED_WITHOUT_HOSTS_SIZE + born_size + PyBytes_GET_SIZE(self._store_host) + body.size
             + PyBytes_GET_SIZE(target.topic_field) + 2 + properties.size
         )
 
@@ -354,7 +348,7 @@ cdef class EndTurn:
         cdef uint8_t head[HEAD_MAX]
         cdef uint8_t* record = <uint8_t*>self._log.buf + self._position
         cdef Py_ssize_t store_size = PyBytes_GET_SIZE(self._store_host)
-        cdef Py_ssize_t head_size = 72 + born_host.size + store_size
+        cdef Py_ssize_t head_size = FIXED_WITHOUT_HOSTS_SIZE + born_host.size + store_size
         cdef uint8_t* to = record + head_size
         cdef int64_t offset = self._from + self._position
         memcpy(to, body.at, body.size)
@@ -363,7 +357,7 @@ cdef class EndTurn:
         to[1] = <uint8_t>properties.size
         memcpy(to + 2, properties.at, properties.size)
         to = put32(head, <uint32_t>size)
-        to = put32(to, <uint32_t>MAGIC)
+        to = put32(to, <uint32_t>MESSAGE_MAGIC)
         to = put32(to, crc32_of(body.at, body.size) & CRC_MASK if body.size else 0)
         to = put32(to, <uint32_t>queue_id)
         to = put32(to, <uint32_t>flag)

@@ -48,11 +48,115 @@ cdef extern from "<sys/socket.h>" nogil:
     Py_ssize_t send(int socket, const void* data, size_t size, int flags)
     Py_ssize_t sendmsg(int socket, const msghdr* message, int flags)
 
-from broker_core.native.pack cimport (
+from broker_core.native.constants cimport (
+    BEGIN_CODE,
+    BEGIN_CODE_SIZE,
+    BEGIN_UNIQ_KEY,
+    BEGIN_UNIQ_KEY_SIZE,
+    BODY_CRC_POSITION,
+    BODY_SIZE_POSITION,
+    BORNHOST_V6_FLAG,
+    BORN_HOST_POSITION,
+    BORN_TIMESTAMP_POSITION,
+    COMMIT_LOG_OFFSET_POSITION,
+    CRC_DIGITS,
     CRC_MASK,
+    END_TRANSACTION,
+    FILLER_SIZE,
+    FIXED_V4_SIZE,
+    FIXED_WITHOUT_HOSTS_SIZE,
+    FLAG_COMMIT_OFFSET,
+    FLAG_POSITION,
+    FLAG_SUBSCRIPTION,
+    FLAG_SUSPEND,
+    FRAME_BYTES_MAX,
+    FRAME_HEADER_POSITION,
+    FRAME_PREFIX_SIZE,
+    GROUP_LENGTH_MAX,
+    HEAD_SIZE,
+    HOST_V4_SIZE,
+    HOST_V6_MASK,
+    HOST_V6_SIZE,
+    INDEX_ENTRY_SIZE,
+    INDEX_HEADER_SIZE,
+    INDEX_SECONDS_MAX,
+    INDEX_SLOT_SIZE,
+    INT32_MAX,
+    KEY_SEPARATOR,
+    LITE_PULL_MESSAGE,
+    LONG_HEADER_BYTES,
+    MAGIC_POSITION,
+    MAX_MSG_NUMS_MAX,
+    MESSAGE_MAGIC,
+    MESSAGE_MAGIC_V2,
+    NAME_VALUE_SEPARATOR,
+    OVERHEAD_V4,
+    PAIR_REAL_QUEUE_ID,
+    PAIR_REAL_QUEUE_ID_SIZE,
+    PAIR_REAL_TOPIC,
+    PAIR_REAL_TOPIC_SIZE,
+    PAIR_WAIT_STORE_MSG_OK,
+    PAIR_WAIT_STORE_MSG_OK_SIZE,
+    PROPERTIES_BYTES_MAX,
+    PROPERTY_KEYS,
+    PROPERTY_REPLAYED,
+    PROPERTY_SEPARATOR,
+    PROPERTY_TAGS,
+    PROPERTY_TRACEPARENT,
+    PROPERTY_UNIQ_KEY,
+    PULL_MESSAGE,
+    QUEUE_ID_POSITION,
+    QUEUE_OFFSET_POSITION,
+    RECONSUME_TIMES_POSITION,
+    RETRY_TOPIC_LENGTH_MAX,
+    SEND_BATCH_MESSAGE,
+    SEND_MESSAGE,
+    SEND_MESSAGE_V2,
+    SERIALIZE_ROCKETMQ,
+    STOREHOST_V6_FLAG,
+    STORE_HOST_POSITION,
+    STORE_TIMESTAMP_POSITION,
+    SYS_FLAG_POSITION,
+    TRACE_ACKNOWLEDGED,
+    TRACE_APPENDED,
+    TRACE_AT_US,
+    TRACE_BODY_SIZE,
+    TRACE_COMMIT_LOG_OFFSET,
+    TRACE_DELIVERED,
+    TRACE_DISPATCHED,
+    TRACE_FLUSHED,
+    TRACE_FROM_MEMORY,
+    TRACE_KEYS,
+    TRACE_LATENCY_US,
+    TRACE_MESSAGE_ID,
+    TRACE_NUMBER,
+    TRACE_NUMBER_SIZE,
+    TRACE_OFFSET_MSG_ID,
+    TRACE_PRODUCER_GROUP,
+    TRACE_RECONSUME_TIMES,
+    TRACE_REPLICATED,
+    TRACE_STAGE,
+    TRACE_STORED,
+    TRACE_STORE_SIZE,
+    TRACE_TAGS,
+    TRACE_TIME_MS,
+    TRACE_TOGETHER,
+    TRACE_TOTAL_US,
+    TRACE_TRACEPARENT,
+    TRACE_UNIQ_KEY,
+    TRACE_VALIDATED,
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED_TYPE,
+    UNIT_SIZE,
+    UNIT_SIZE_POSITION,
+    UNIT_TAGS_CODE_POSITION,
+    is_word,
+    put_known,
+)
+from broker_core.native.pack cimport (
     DECIMAL_MAX,
     HEX_SIZE,
-    UNIT_SIZE,
     crc32_begin,
     crc32_of,
     put32,
@@ -64,16 +168,7 @@ from broker_core.native.pack cimport (
     store_barrier,
 )
 from broker_core.native.scan cimport (
-    BETWEEN,
-    END_TRANSACTION,
     INT32_LEAST,
-    INT32_MOST,
-    LITE_PULL_MESSAGE,
-    PROPERTIES_MAX,
-    PULL_MESSAGE,
-    SEND_MESSAGE,
-    SEND_BATCH_MESSAGE,
-    SEND_MESSAGE_V2,
     SPECIAL_MAX,
     Bytes,
     End,
@@ -110,8 +205,7 @@ from broker_core.native.scan cimport (
 from time import monotonic as system_monotonic
 
 from broker_core.clock import SystemClock
-from broker_core.formats.record import CRC_DIGITS, CRC_NAME, CRC_ROOM, CRC_SEPARATOR
-from broker_core.message.sys_flag import BORNHOST_V6_FLAG, HOST_V6_MASK, STOREHOST_V6_FLAG
+from broker_core.formats.record import CRC_NAME, CRC_ROOM, CRC_SEPARATOR
 from broker_core.store.batch_parts import BATCH_KEYS_MAX, BATCH_MESSAGES_MAX
 
 include "header_cache.pxi"
@@ -150,27 +244,19 @@ cdef inline int64_t wall_ms() noexcept:
 
 
 cdef enum:
-    PREFIX = 8
     START = 20
-    # Offset of a frame's header type and size.
-    SERIALIZER_AT = 4
-    ROCKETMQ = 1
     HEADER_MASK = 0xFFFFFF
-    LONG_HEADER = 65536
     PLACES_MAX = 64
     SLOTS = 128
     PARTS = 5
     NUMBERS_MAX = 96
-    GUARD_DIGITS = 10
-    HOST_MAX = 20
-    HEAD_MAX = 72 + 2 * HOST_MAX
+    HEAD_MAX = FIXED_WITHOUT_HOSTS_SIZE + 2 * HOST_V6_SIZE
     ANSWERS_MAX = 262144
     # Eight kilobytes per queue: for 1 in 100, the picks of a consumer 50,000 messages behind.
     PICKS_MAX = 1024
     PICKS_HALF = 512
     PICKS_GAP_MAX = 16
     PICKS_QUEUES_MAX = 4096
-    MAGIC = 0xDAA320A7
 
 # Why a frame is left to Python: an index into FALLBACK_REASONS.
 cdef enum:
@@ -195,11 +281,6 @@ FALLBACK_REASONS = (
     "", "code", "header", "handler", "store", "queue", "property", "acknowledgement", "room",
     "batch", "watched", "reader", "offset", "messages", "transaction",
 )
-
-cdef const char* BEGINS = b'{"code":'
-cdef Py_ssize_t BEGINS_SIZE = 8
-cdef const char* UNIQ_KEY = b'UNIQ_KEY\x01'
-cdef Py_ssize_t UNIQ_KEY_SIZE = 9
 
 crc32_begin()
 
@@ -313,13 +394,13 @@ cdef class Turn:
         self.served_bytes = 0
         if size < START:
             return b""
-        if begin[SERIALIZER_AT] == ROCKETMQ:
-            code = begin[PREFIX] << 8 | begin[PREFIX + 1]
+        if begin[FRAME_HEADER_POSITION] == SERIALIZE_ROCKETMQ:
+            code = begin[FRAME_PREFIX_SIZE] << 8 | begin[FRAME_PREFIX_SIZE + 1]
         else:
             code = -1
-            if memcmp(begin + PREFIX, BEGINS, BEGINS_SIZE) == 0:
-                code = code_at(begin + PREFIX + BEGINS_SIZE)
-            if code < 0 and not read_first_code(begin + PREFIX, begin + size, &code):
+            if memcmp(begin + FRAME_PREFIX_SIZE, BEGIN_CODE, BEGIN_CODE_SIZE) == 0:
+                code = code_at(begin + FRAME_PREFIX_SIZE + BEGIN_CODE_SIZE)
+            if code < 0 and not read_first_code(begin + FRAME_PREFIX_SIZE, begin + size, &code):
                 return self._leave(begin, size, HEADER)
         answers = b""
         if code == SEND_MESSAGE_V2 or code == SEND_BATCH_MESSAGE or code == SEND_MESSAGE:

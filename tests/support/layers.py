@@ -185,18 +185,27 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {f"broker_core.{name}" for name in (*SERVICES, "access", "extensions")},
     # Compiled twins: each extension, with the files that it includes, imports the classes and
     # constants of its Python twin. Choosing and building extensions needs no twin.
-    "broker_core.native.build": {"broker_core.native.paths"},
+    "broker_core.native.build": {"broker_core.native.constants", "broker_core.native.paths"},
+    # Values from the bottom layers, and the names in a trace event.
+    "broker_core.native.constants": {
+        "broker_core.formats",
+        "broker_core.grpc_messages",
+        "broker_core.http2",
+        "broker_core.message",
+        "broker_core.protocol",
+        "broker_core.trace",
+    },
     "broker_core.native.loading": {
         "broker_core.errors",
         "broker_core.native.paths",
         # Types only.
         "broker_core.native.turn",
     },
-    "broker_core.native.paths": set(),
+    "broker_core.native.paths": {"broker_core.native.constants"},
     "broker_core.native.pack": set(),
-    "broker_core.native.scan": set(),
+    "broker_core.native.scan": {"broker_core.native.constants"},
     "broker_core.native.records": {
-        "broker_core.message",
+        "broker_core.native.constants",
         "broker_core.native.pack",
         "broker_core.native.scan",
     },
@@ -204,15 +213,18 @@ MAY_IMPORT: dict[str, set[str]] = {
         "broker_core.errors",
         "broker_core.grpc_messages",
         "broker_core.http2",
+        "broker_core.native.constants",
     },
     "broker_core.native.turn": SERVICE
     | {
+        "broker_core.native.constants",
         "broker_core.native.pack",
         "broker_core.native.scan",
         "broker_core.remoting",
         "broker_core.ha",
     }
-    | {f"broker_core.{name}" for name in ("clients", "delivery", "metadata", "stats", "trace")},
+    | {f"broker_core.{name}" for name in ("clients", "delivery", "metadata", "stats", "trace")}
+    | {"broker_core.transaction"},
     "broker_core.namesrv": BASE
     | {
         "broker_core.config",

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker_core.errors import ConfigError
-from broker_core.native import build as native_build, loading, paths
+from broker_core.formats.record import MESSAGE_MAGIC, QUEUE_OFFSET_POSITION
+from broker_core.native import build as native_build, constants, loading, paths
 from broker_core.protocol.command import parts_of
 from broker_core.trace.filter import TraceWatch
 from broker_core.trace.watch import Watcher
@@ -89,6 +90,23 @@ def test_another_source_is_another_file(monkeypatch: pytest.MonkeyPatch, tmp_pat
     (tmp_path / "scan.pxd").write_text("another")
 
     assert paths.module_path() != before
+
+
+def test_another_constant_is_another_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = paths.module_path()
+    monkeypatch.setattr(paths, "declarations", lambda: constants.declarations() + "\n")
+
+    assert paths.module_path() != before
+
+
+def test_the_constants_are_those_of_the_python_modules() -> None:
+    text = constants.declarations()
+
+    assert f"    MESSAGE_MAGIC = {MESSAGE_MAGIC & 0xFFFFFFFF}\n" in text
+    assert f"    QUEUE_OFFSET_POSITION = {QUEUE_OFFSET_POSITION}\n" in text
+    assert '    #define NATIVE_PAIR_REAL_QUEUE_ID "\\\\002REAL_QID\\\\001"\n' in text
+    assert '    const char* PAIR_REAL_QUEUE_ID "NATIVE_PAIR_REAL_QUEUE_ID"\n' in text
+    assert "    PAIR_REAL_QUEUE_ID_SIZE = 10\n" in text
 
 
 def test_without_a_compiler_the_build_fails_with_an_explanation(
