@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support import tidy, tidy_native
+from tests.support import native_constants, tidy, tidy_native
 from tests.support.sources import ROOT, Source, native_sources, python_sources, templates
 
 if TYPE_CHECKING:
@@ -34,6 +34,15 @@ EXCEPTIONS = {
     ("wide_native_constructors", "broker_core/native/pull_state.pxi", "Span.__init__"): (
         "the twin of a dataclass, which generates the same parameters"
     ),
+    ("restated_constants", "broker_core/native/frame_loop.pxi", "0x7FFFFFFF"): (
+        "a stream identifier without its reserved bit"
+    ),
+    ("restated_constants", "broker_core/native/records.pyx", "0x7FFFFFFF"): (
+        "the limit of Arrow's 32-bit offsets"
+    ),
+    ("restated_constants", "broker_core/native/scan_texts.pxi", "big32(at + 4)"): (
+        "the second half of 64 bits"
+    ),
     ("private_touches", "analytics/query/scan.py", "duckdb._sources.arrow"): NO_PUBLIC_SOURCE,
     ("private_touches", "analytics/query/conditions.py", "duckdb._sources.nodes"): NO_PUBLIC_SOURCE,
     ("private_touches", "tests/analytics/query/test_scan.py", "duckdb._sources.nodes"): (
@@ -49,6 +58,7 @@ RULES: tuple[Rule, ...] = (
 )
 NATIVE_RULES: tuple[Rule, ...] = (
     tidy.long_modules,
+    native_constants.restated_constants,
     tidy_native.long_native_functions,
     tidy_native.long_native_lines,
     tidy_native.native_banners,
@@ -123,6 +133,12 @@ def test_every_package_describes_itself_and_nothing_else() -> None:
         (tidy.banners, "# Places ----\n", "banner"),
         (tidy.long_modules, "x = 1\n" * 601, "module"),
         (tidy.long_functions, "class A:\n    def f(self):\n" + "        x = 1\n" * 80, "A.f"),
+        (native_constants.restated_constants, 'cdef str NAME = "UNIQ_KEY"\n', "UNIQ_KEY"),
+        (native_constants.restated_constants, "    word = b'\\x02WAIT\\x01'\n", "WAIT"),
+        (native_constants.restated_constants, '    put(b\',"tags":"\')\n', "tags"),
+        (native_constants.restated_constants, "cdef enum:\n    CRC_MASK = 0x7F\n", "CRC_MASK"),
+        (native_constants.restated_constants, "    if code == 310:\n", "310"),
+        (native_constants.restated_constants, "    offset = big64(at + 28)\n", "big64(at + 28)"),
         (tidy_native.native_banners, "cdef int x\n    # -- life\n", "banner"),
         (tidy_native.long_native_lines, "x = 1" + " " * 96 + "\n", "line"),
         (tidy_native.undocumented_native_modules, "cdef int x = 1\n", "module"),
@@ -168,6 +184,9 @@ def test_a_rule_finds_its_violations(rule: Rule, text: str, subject: str) -> Non
             "cdef inline int f() except -1:\n" + "    x = 1\n" * 79 + "\n\ncdef int x\n",
         ),
         (tidy_native.undocumented_native_modules, '# cython: x=1\n"""Words."""\n'),
+        (native_constants.restated_constants, '"""Read UNIQ_KEY of code 310."""  # "TAGS"\n'),
+        (native_constants.restated_constants, "cdef enum:\n    HEAD_MAX = HEAD_SIZE + 20\n"),
+        (native_constants.restated_constants, "    offset = big64(at + QUEUE_OFFSET_POSITION)\n"),
         (tidy_native.native_banners, "# -1 is what an empty queue answers\n"),
         (tidy.private_touches, "for _ in range(3): pass\n"),
         # QueueFiles, in another module of the same package, is designed as a base class.
