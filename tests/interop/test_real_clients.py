@@ -135,7 +135,7 @@ def test_rolled_back_messages_and_those_the_go_client_gave_up_are_not_awaited() 
     assert real_clients.unfinished(history, [there("b")], TOPIC, GROUPS) == set()
 
 
-def test_an_answer_without_power_promises_nothing() -> None:
+def test_an_answer_after_the_power_cut_promises_nothing() -> None:
     history: list[Operation] = [
         a_send("a", returned=5),
         a_send("b", returned=12),

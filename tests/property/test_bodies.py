@@ -66,7 +66,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 
 @given(st.binary(max_size=300) | damaged())
-def test_the_readers_only_response_to_invalid_bytes_is_rejection(data: bytes) -> None:
+def test_the_readers_only_reject_invalid_bytes(data: bytes) -> None:
     for reader, refusal in READERS:
         with contextlib.suppress(refusal):
             reader(data)

@@ -96,7 +96,7 @@ def test_a_decoder_interrupted_anywhere_resumes_there(
 
 
 @given(st.lists(st.binary(max_size=64), max_size=8))
-def test_the_decoders_only_response_to_invalid_bytes_is_rejection(pieces: list[bytes]) -> None:
+def test_the_decoder_only_rejects_invalid_bytes(pieces: list[bytes]) -> None:
     decoder = FrameDecoder()
 
     with contextlib.suppress(FrameError):

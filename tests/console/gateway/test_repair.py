@@ -70,7 +70,7 @@ async def test_a_compressed_body_stays_compressed(gateway: Gateway) -> None:
     assert again.stored.properties["own"] == "1"
 
 
-async def test_a_value_that_a_broker_rejects_is_an_error(gateway: Gateway) -> None:
+async def test_a_message_that_a_broker_rejects_is_an_error(gateway: Gateway) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     await send(gateway, "Orders", queue_id=1, count=1)
     copy = (await ask(gateway.repair.copies, "Orders", QUEUE, 0, 1)).messages[0]

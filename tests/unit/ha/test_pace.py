@@ -89,7 +89,7 @@ async def test_the_sent_messages_of_the_last_whole_second_are_reported(slave: On
 
 
 @pytest.mark.parametrize(("milliseconds", "is_told"), [(1_999, True), (2_000, False)])
-async def test_events_sent_two_seconds_ago_are_not_repeated(
+async def test_data_sent_two_seconds_ago_no_longer_counts_for_the_rate(
     slave: OneSlave, milliseconds: int, is_told: bool
 ) -> None:
     put_bodies(slave.store, 1)

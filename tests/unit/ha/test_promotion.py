@@ -110,7 +110,7 @@ async def test_a_slave_becomes_master_at_the_end_of_the_received_log() -> None:
         ("SYNC_MASTER", "", "SYNC_MASTER"),
     ],
 )
-async def test_it_gets_the_requested_value_or_the_old_masters(
+async def test_it_gets_the_requested_role_or_the_old_masters(
     role: str, last_role: str, expected: str
 ) -> None:
     slave = OneSlave()

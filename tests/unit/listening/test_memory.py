@@ -226,7 +226,7 @@ async def test_requests_in_progress_count_with_space_for_their_answers(world: Wo
     assert world.memory.bytes == connection.unsent_bytes > 200_000
 
 
-async def test_a_lost_watcher_holds_only_its_events_in_progress(
+async def test_a_lost_connection_holds_only_the_memory_of_requests_in_progress(
     world: World,
 ) -> None:
     connection, transport = world.connect()

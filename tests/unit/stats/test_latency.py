@@ -33,7 +33,7 @@ def test_a_quantile_is_within_its_bounds() -> None:
     assert latency.quantile_ms(1.0) <= latency.max_ms
 
 
-def test_events_older_than_the_window_are_dropped() -> None:
+def test_latencies_older_than_the_window_are_dropped() -> None:
     latency = Latency(ManualClock().monotonic)
     latency.record(0.5)
     for _ in range(WINDOW_SAMPLES):

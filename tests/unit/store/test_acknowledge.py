@@ -142,7 +142,7 @@ async def test_puts_that_only_wait_for_the_disk_wait_wherever_they_end(sync_stor
     assert sync_store.acknowledge.plain_limit == 0
 
 
-async def test_without_waiting_messages_there_is_no_usual_wait(store):
+async def test_without_a_reason_to_wait_the_plain_limit_is_0(store):
     assert store.acknowledge.plain_limit == 0
 
 

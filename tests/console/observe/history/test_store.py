@@ -157,7 +157,7 @@ def test_each_tier_keeps_its_time(written) -> None:
     assert store.all_subjects() == {}
 
 
-def test_events_beyond_the_limit_are_dropped_early_oldest_first(written) -> None:
+def test_history_beyond_the_size_limit_is_dropped_early_oldest_first(written) -> None:
     database = written.store.database
     rng = np.random.default_rng(1)
     days = 20

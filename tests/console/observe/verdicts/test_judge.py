@@ -77,7 +77,7 @@ def test_an_issue_keeps_its_age_across_a_restart(store) -> None:
     assert rules(store) == {"no-consumer": NOW_MS, "dead-letters": NOW_MS}
 
 
-def test_ended_sessions_stay_for_a_while_before_they_are_removed(store) -> None:
+def test_resolved_verdicts_stay_for_a_while_before_they_are_removed(store) -> None:
     judge = Judge(store)
     judge.judge(NOW_MS, {})
     rows = {(GROUP, metrics.MEMBERS): [2] * 60, (GROUP, metrics.LAG): [0] * 60}

@@ -118,7 +118,7 @@ async def test_anything_else_parks(stage: Stage, resolution: Any, failures: Any)
     assert stage.failures.counts == failures
 
 
-async def test_unstorable_data_is_requested_again(stage: Stage) -> None:
+async def test_an_unstorable_decision_is_requested_again(stage: Stage) -> None:
     stage.listener.resolution = Resolution.COMMIT
     stage.transacted.send(b"late")
     for _ in range(CHECK_MAX):
