@@ -99,7 +99,7 @@ def test_a_broker_is_requested_by_name_and_number(actors, brokers, first_ms) -> 
     assert values[first_ms] == 1.0
 
 
-def test_a_slave_replays_data_it_has_received_once(actors, brokers, first_ms) -> None:
+def test_data_replayed_by_a_slave_counts_as_received_once(actors, brokers, first_ms) -> None:
     slave = Subject(metrics.BROKER, "broker-a", "1")
     rows = {
         (BROKER, metrics.PUT): [500] * 20,

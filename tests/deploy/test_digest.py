@@ -38,7 +38,7 @@ def test_a_line_without_a_level_follows_its_processes_previous_line() -> None:
     assert digest.shows("worker", "Traceback (most recent call last):")
 
 
-def test_hidden_events_are_counted_once_a_minute() -> None:
+def test_hidden_log_lines_are_counted_once_a_minute() -> None:
     now = 0.0
     digest = Digest(lambda: now)
     for name in ("web", "web", "broker"):

@@ -68,7 +68,7 @@ def test_the_tiers_together_include_every_test() -> None:
     ]
 
 
-def test_sends_and_pulls_can_also_be_served_by_python_alone() -> None:
+def test_the_tests_of_sends_and_pulls_also_run_with_python_alone() -> None:
     twin = next(step for step in gate.stages_of("unit", 1)[0] if step.name == "python")
 
     assert list(twin.command[:2]) == ["env", "TREBUCHET_NATIVE=0"]

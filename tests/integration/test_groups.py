@@ -66,7 +66,7 @@ async def test_members_are_notified_when_another_joins_or_leaves(client: Client)
     await one.shutdown()
 
 
-async def test_an_unregistered_broker_is_removed_immediately(client: Client) -> None:
+async def test_an_unregistered_client_is_removed_immediately(client: Client) -> None:
     await client.heartbeat(consumer_groups={"g": {"T": "*"}})
 
     await client.ask(RequestCode.UNREGISTER_CLIENT, clientID="client-1", consumerGroup="g")

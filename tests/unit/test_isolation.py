@@ -24,7 +24,7 @@ def test_an_error_raised_by_one_of_many_is_logged_and_the_others_are_served(
 
 
 @pytest.mark.parametrize("error", [MemoryError(), asyncio.CancelledError(), KeyboardInterrupt()])
-def test_changes_that_concern_everyone_are_passed_on(error: BaseException) -> None:
+def test_fatal_errors_are_not_isolated(error: BaseException) -> None:
     with pytest.raises(type(error)), isolated("a step"):
         raise error
 

@@ -102,7 +102,7 @@ async def test_a_pull_with_unmatched_tags_returns_immediately_or_keeps_waiting(t
     assert b'"nextBeginOffset":"5"' in answer
 
 
-async def test_later_watchers_are_notified_by_python(twin: Twin) -> None:
+async def test_later_watches_are_served_by_python(twin: Twin) -> None:
     assert await served(twin, a_pull()) == 1
     twin.parts.tracer.watch("c", TraceWatch(topic=TOPIC), Watcher(lambda _: True))
 

@@ -365,7 +365,7 @@ def test_data_read_in_small_pieces_is_written_in_large_groups(
     assert all(100 <= count < 150 for count in groups[:-1])
 
 
-def test_pulls_waiting_for_their_group_are_limited(
+def test_rows_waiting_for_their_group_are_limited(
     builder: StoreBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_files, "CHUNK_BYTES", 4096)

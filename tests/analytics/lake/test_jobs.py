@@ -153,7 +153,7 @@ def test_a_status_shows_the_positions_of_lake_and_log(lake: Lake, builder: Store
 
 
 @pytest.mark.parametrize("count", [1, 2 * FILE_BYTES // 130])
-def test_a_client_that_does_not_know_the_format_sees_new_events(
+def test_a_caller_without_the_format_can_detect_new_data(
     lake: Lake, builder: StoreBuilder, count: int
 ) -> None:
     jobs_of(lake).ingest(lake.source)

@@ -188,7 +188,7 @@ async def test_consume_stats_are_read() -> None:
     assert stats.queues[TopicQueue("T", 0)] == groups.Consumed(9, 7, 5)
 
 
-async def test_data_in_flight_can_be_read() -> None:
+async def test_counts_of_messages_in_flight_can_be_read() -> None:
     peer = Peer(
         b'{"consumeTps":0,"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:'
         b'{"brokerOffset":9,"consumerOffset":9,"lastTimestamp":5,"inFlight":2,"oldestLease":7}}}'

@@ -122,7 +122,7 @@ async def test_the_last_member_removes_the_group() -> None:
     assert notices == []
 
 
-async def test_a_master_without_a_timely_heartbeat_is_silent() -> None:
+async def test_a_client_without_a_timely_heartbeat_is_silent() -> None:
     consumers, _ = make_consumers()
     quiet, lively = FakeConnection("127.0.0.1:1"), FakeConnection("127.0.0.1:2")
     beat(consumers, quiet, now=0.0)

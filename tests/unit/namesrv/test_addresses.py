@@ -115,7 +115,7 @@ def test_a_path_that_leads_elsewhere_is_rejected_with_the_reason(address: str, r
         check_address(address)
 
 
-def test_a_user_who_may_choose_any_port_may_choose_a_low_one() -> None:
+def test_with_a_minimum_of_1_a_low_port_is_valid() -> None:
     check_address("10.0.0.1:911", port_min=1)
     with pytest.raises(ValueError, match="between 1 and 65535"):
         check_address("10.0.0.1:0", port_min=1)

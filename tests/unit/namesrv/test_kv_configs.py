@@ -24,7 +24,7 @@ def loaded(path: Path) -> KvConfigs:
     return kv_configs
 
 
-def test_stored_messages_are_present_after_a_restart(path: Path) -> None:
+def test_stored_values_are_present_after_a_restart(path: Path) -> None:
     kv_configs = loaded(path)
 
     kv_configs.put("ORDER_TOPIC_CONFIG", "T", "broker-a:4")

@@ -69,7 +69,7 @@ def test_the_piece_may_be_reused_after_settling() -> None:
     assert drained(decoder, frame[20:]) == [b"body"]
 
 
-def test_abandoned_messages_are_returned_after_resuming() -> None:
+def test_unprocessed_frames_are_returned_after_resuming() -> None:
     decoder = FrameDecoder()
     decoder.feed(a_frame(b"1") + a_frame(b"2") + a_frame(b"3")[:-1])
     first = next(decoder.commands(), None)
@@ -142,7 +142,7 @@ def test_a_header_may_be_as_long_as_its_frame(code: int, serialize_type: int) ->
         "\\" * 99_999,
     ],
 )
-def test_the_content_of_a_long_text_is_not_counted(value: str) -> None:
+def test_the_content_of_a_long_text_does_not_count_as_fields(value: str) -> None:
     fields = {"i": "x" * LONG + value, "b": value}
     sent = RemotingCommand(10, ext_fields=fields).encode()
 

@@ -250,7 +250,7 @@ async def test_filters_read_the_extension() -> None:
     await store.shutdown()
 
 
-async def test_unreadable_data_is_left_to_the_client() -> None:
+async def test_a_message_with_an_unreadable_extension_is_left_to_the_client() -> None:
     storage = FaultyStorage()
     store = await started(storage)
     put(store, body=b"1", tags="A")

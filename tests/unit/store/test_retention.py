@@ -63,7 +63,7 @@ async def test_files_are_deleted_after_their_time_at_the_configured_hour(storage
     await store.shutdown()
 
 
-async def test_a_watch_is_told_which_messages_of_a_queue_were_delivered(storage):
+async def test_listeners_learn_which_messages_of_a_queue_expired(storage):
     store, clock = await filled(storage, file_reserved_time=24)
     reports = []
     store.retention.on_expired = lambda *queue: reports.append(queue)

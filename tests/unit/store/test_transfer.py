@@ -163,7 +163,7 @@ def test_nothing_beyond_the_read_limit_is_planned_or_skipped():
         pytest.param({"max_offset": 400, "units": ((350, 100), (200, 100))}, id="a cut log"),
     ],
 )
-def test_missing_entries_are_skipped(gone):
+def test_missing_messages_are_skipped(gone):
     bounds = {key: gone[key] for key in ("min_offset", "max_offset") if key in gone}
     is_lost = (lambda offset: offset == gone["lost"]) if "lost" in gone else None
 

@@ -117,7 +117,7 @@ def test_events_sent_after_a_number_wait_again(numbered_type: Any) -> None:
     assert send(ring, 100) == []
 
 
-def test_hidden_messages_neither_wait_nor_come_back(numbered_type: Any) -> None:
+def test_hidden_events_neither_wait_nor_come_back(numbered_type: Any) -> None:
     ring = a_ring(numbered_type, 6)
     batch, _ = ring.batch(4)
     ring.sent(batch, a_push([numbered_type(2, HEAD, [event()])]), 1)
@@ -127,7 +127,7 @@ def test_hidden_messages_neither_wait_nor_come_back(numbered_type: Any) -> None:
     assert send(ring, 100) == [2, 5, 6]
 
 
-def test_a_redelivered_message_equals_the_sent_one(numbered_type: Any) -> None:
+def test_repeated_events_equal_the_first_ones(numbered_type: Any) -> None:
     ring = Ring(100, numbered_type)
     odd = TraceEvent(
         time_ms="1", at_us="2", stage="stored", topic='"timeMs":', group="\u4e2d", steps={"a": 1}

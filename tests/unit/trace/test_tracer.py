@@ -292,7 +292,9 @@ def resumed(watched: WatchStart | None, last_seq: int, received: int) -> TraceWa
 
 
 @pytest.mark.parametrize("is_long", [False, True], ids=["at once", "after a push"])
-async def test_a_returning_slave_receives_the_missing_data(tracer: Tracer, is_long: bool) -> None:
+async def test_a_returning_watcher_receives_the_missing_events(
+    tracer: Tracer, is_long: bool
+) -> None:
     before, after = Viewer(), Viewer()
     watched = watch(tracer, "c", TraceWatch(), before)
     for _ in range(5):

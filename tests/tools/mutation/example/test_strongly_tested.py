@@ -3,7 +3,7 @@ from __future__ import annotations
 from tests.tools.mutation.example.strongly_tested import LIMIT, Room
 
 
-def test_used_resources_are_not_left_behind():
+def test_used_room_is_not_left():
     assert LIMIT == 10
     assert Room(3).left == 7
     assert Room(3).name == "room"
