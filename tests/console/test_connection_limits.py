@@ -152,7 +152,7 @@ def test_an_upgraded_connection_keeps_its_place() -> None:
     assert street.come("10.0.0.1") is not None
 
 
-def test_a_console_without_viewers_does_not_watch() -> None:
+def test_a_server_without_connections_is_not_monitored() -> None:
     street = Street()
     connection = street.come("10.0.0.1")
     assert connection is not None

@@ -122,7 +122,7 @@ def test_a_log_record_is_one_json_object_per_line_whatever_a_peer_sends() -> Non
 
 
 @pytest.mark.parametrize("environment", [{}, {"TREBUCHET_LOG_FORMAT": "lines"}])
-def test_lines_are_printed_by_default(environment: dict[str, str]) -> None:
+def test_the_line_format_is_the_default(environment: dict[str, str]) -> None:
     assert isinstance(formatter("%(message)s", environment), LineFormatter)
 
 

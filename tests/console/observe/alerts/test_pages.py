@@ -352,7 +352,7 @@ def test_a_link_silences_only_open_alerts(actors: Actors) -> None:
 
 
 @pytest.mark.parametrize("token", ["x", "MQ:1:x", "\u00e9", "a" * 500])
-def test_an_unknown_invitation_link_is_rejected(actors: Actors, token: str) -> None:
+def test_an_unknown_silence_link_is_rejected(actors: Actors, token: str) -> None:
     assert alert_of(token) is None
     url = reverse("alerts:silence-link", args=[token])
     assert actors.stranger.post(url).status_code == 404

@@ -110,7 +110,7 @@ def test_plain_acl_is_consulted_in_its_place() -> None:
 
 
 @pytest.mark.parametrize("outcome", [ValueError("broken"), False, True, "no"])
-def test_any_error_rejects(outcome: object) -> None:
+def test_any_validator_error_rejects_the_request(outcome: object) -> None:
     refusal, failures = validate(Validator(outcome))
 
     assert refusal is not None
