@@ -203,9 +203,9 @@ def counts_now() -> dict[str | None, Count]:
             state = "bad" if "bad" in states else "warn"
             counts[kind] = Count(len(states), text % {"count": len(states)}, state)
     alerts = firing_alerts()
-    if alerts.count:
-        text = ngettext("%(count)s alert firing", "%(count)s alerts firing", alerts.count)
-        counts[ALERTS] = Count(alerts.count, text % {"count": alerts.count}, alerts.state)
+    if alerts.notifying:
+        text = ngettext("%(count)s alert firing", "%(count)s alerts firing", alerts.notifying)
+        counts[ALERTS] = Count(alerts.notifying, text % {"count": alerts.notifying}, alerts.state)
     return counts
 
 

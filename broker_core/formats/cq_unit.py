@@ -30,5 +30,6 @@ FILLER = UNIT.pack(0, FILLER_SIZE, 0)
 SIZE_POSITION, TAGS_CODE_POSITION = 8, 12
 
 assert UNIT.size == UNIT_SIZE
-assert [at for _, at in UNITS.fields.values()] == [0, SIZE_POSITION, TAGS_CODE_POSITION]
+assert UNITS.fields is not None
+assert [field[1] for field in UNITS.fields.values()] == [0, SIZE_POSITION, TAGS_CODE_POSITION]
 assert UNITS.itemsize == UNIT_SIZE

@@ -242,8 +242,10 @@ def test_a_chart_of_an_old_figure_shows_the_range(chromium, brokers, actors) -> 
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_report_s_time_axis_repeats_and_cuts_no_label(width, chromium) -> None:
-    scripts = ("/words/en.js", "/static/console/vendor/uplot.min.js", "/static/console/times.js")
-    scripts += ("/static/console/app.js", "/static/reports/chart.js")
+    scripts = (
+        *("/words/en.js", "/static/console/vendor/uplot.min.js", "/static/console/times.js"),
+        *("/static/console/app.js", "/static/reports/chart.js"),
+    )
     body = '<div class="report-chart" data-report-chart="/chart"></div><p id="report-legend"></p>'
     answers = page_with(*scripts, body=body) | {"/chart": b"{}"}
     wrong = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 
 import pytest
 from django.urls import reverse
@@ -75,7 +76,7 @@ def test_a_young_line_says_since_when_in_the_reader_s_zone() -> None:
     assert spark.since_ms == since_ms
     with timezone.override("Asia/Shanghai"):
         clock = timezone.localtime(
-            timezone.datetime.fromtimestamp(since_ms / 1000, tz=timezone.get_current_timezone())
+            datetime.fromtimestamp(since_ms / 1000, tz=timezone.get_current_timezone())
         ).strftime("%H:%M")
         html = sparkline(spark, "msg/s")
     assert f'title="since {clock}: 3 to 9 msg/s"' in html

@@ -13,7 +13,7 @@ from console.observe.alerts.models import Alert
 class Firing(NamedTuple):
     """Firing alerts that send notifications, those that don't, and the health colour."""
 
-    count: int
+    notifying: int
     quiet: int
     state: str
 

@@ -35,7 +35,7 @@ class Issues:
     ) -> Issues:
         # All viewers share a summary, but only people who can see the topic's messages may see
         # keys; the pages of the subjects name them.
-        found = [*findings, *(replace(each, detail="") for each in verdicts)]
+        found: list[Finding | Shown] = [*findings, *(replace(each, detail="") for each in verdicts)]
         return cls(tuple(sorted(found, key=lambda each: URGENCY[State(each.state)])), is_judged)
 
     @property

@@ -33,16 +33,17 @@ def sparkline(spark: Spark | None, unit: str = "") -> SafeString:
     known = [value for value in spark.values if value is not None]
     low, high = min(known), max(known)
     named = {"low": short(low), "high": short(high), "unit": unit}
-    since_ms = spark.since_ms
+    since_ms, since = spark.since_ms, mark_safe("")
     if since_ms is not None:
         # The script replaces the time.
         text = _("since %(time)s: %(low)s to %(high)s %(unit)s") % {**named, "time": "%s"}
         since = format_html(' data-since="{}" data-words="{}"', since_ms, text)
-        words = text % clock_text(since_ms)
+        # A unit may be a percent sign.
+        words = text.replace("%s", clock_text(since_ms))
     elif spark.is_day:
-        since, words = "", _("last 24 hours: %(low)s to %(high)s %(unit)s") % named
+        words = _("last 24 hours: %(low)s to %(high)s %(unit)s") % named
     else:
-        since, words = "", _("last hour: %(low)s to %(high)s %(unit)s") % named
+        words = _("last hour: %(low)s to %(high)s %(unit)s") % named
     trends = {1: _("rising"), 0: _("steady"), -1: _("falling")}
     return format_html(
         '<span class="spark" title="{0}"{6}><svg viewBox="0 0 {1} {2}" width="{1}" height="{2}" '
