@@ -19,7 +19,6 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from broker_core.native.constants import GENERATED, declarations
 from broker_core.native.paths import CYTHON, MODULES, SOURCES, flags, module_path
 
 ROOT = SOURCES.parent.parent
@@ -54,7 +53,6 @@ def build() -> tuple[Path, bool]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as directory:
-            (Path(directory) / GENERATED).write_text(declarations())
             # In parallel: the modules take very different times to compile.
             with ThreadPoolExecutor(len(targets)) as threads:
                 compiled = [
@@ -81,8 +79,7 @@ def _compile(directory: Path, compiler: str, include: Path, target: Path) -> Non
     name = target.name.partition(".")[0]
     source, built = directory / f"{name}.c", directory / target.name
     pyx = (SOURCES / f"{name}.pyx").relative_to(ROOT)
-    included = [f"-I{directory}", str(pyx)]
-    _run([sys.executable, "-m", "cython", "-3", *included, "-o", str(source)])
+    _run([sys.executable, "-m", "cython", "-3", str(pyx), "-o", str(source)])
     headers = [f"-I{include}", f"-I{SOURCES}"]
     _run([compiler, *flags(), *headers, str(source), "-o", str(built)])
     built.chmod(0o755)

@@ -1,14 +1,15 @@
 """The constants that both twins need, as declarations for the compiled one.
 
-Each value is stated once, in the Python modules imported here. `build.py` writes `declarations()`
-to a file that `constants.pxd` includes, so the values are constants in C. The declarations are part
-of the hash that names the compiled modules (`paths.py`). Nothing generated is committed.
+Each value is stated once, in the Python modules imported here. `python -m
+broker_core.native.constants` writes them to `generated.pxi`, which `constants.pxd` includes, so the
+values are constants in C. The file is committed, because the first start compiles while the
+packages that these modules need are still being installed; a test compares it with them.
 """
 
 from __future__ import annotations
 
 import re
-from functools import cache
+from pathlib import Path
 
 import msgspec
 
@@ -22,8 +23,7 @@ from broker_core.protocol.headers.send_message import LONG_NAMES
 from broker_core.trace import event
 from broker_core.trace.filter import STAGES, STEPS
 
-GENERATED = "generated.pxi"
-"""The name of the file in `constants.pxd`."""
+GENERATED = Path(__file__).with_name("generated.pxi")
 CODES = (
     codes.RequestCode.SEND_MESSAGE,
     codes.RequestCode.PULL_MESSAGE,
@@ -170,11 +170,11 @@ TEXTS: dict[str, str] = {
 """Name in the compiled code -> ASCII text. The name with _SIZE is its length."""
 
 
-@cache
 def declarations() -> str:
     """Return the constants as Cython source."""
+    lines = ["# Generated: python -m broker_core.native.constants"]
     numbers = NUMBERS | {f"{name}_SIZE": len(text) for name, text in TEXTS.items()}
-    lines = ["cdef enum:", *(f"    {name} = {value}" for name, value in numbers.items())]
+    lines += ["cdef enum:", *(f"    {name} = {value}" for name, value in numbers.items())]
     # Macros: the C compiler knows each text where it is compared or copied.
     lines += ["", "cdef extern from *:", '    """']
     lines += [f"    #define NATIVE_{name} {_c_text(text)}" for name, text in TEXTS.items()]
@@ -186,3 +186,7 @@ def _c_text(text: str) -> str:
     """Return a C string literal, as it is written inside a Cython string."""
     plain = (each if each.isalnum() or each == "_" else f"\\\\{ord(each):03o}" for each in text)
     return f'"{"".join(plain)}"'
+
+
+if __name__ == "__main__":
+    GENERATED.write_text(declarations())

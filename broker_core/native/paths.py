@@ -1,5 +1,6 @@
-"""Paths of the compiled modules, which depend on the sources, the constants that both twins need,
-the Python version and the machine.
+"""Paths of the compiled modules, which depend on the sources, the Python version and the machine.
+
+Standard library only: the build runs while the packages are being installed.
 """
 
 from __future__ import annotations
@@ -7,8 +8,6 @@ from __future__ import annotations
 import hashlib
 import sysconfig
 from pathlib import Path
-
-from broker_core.native.constants import declarations
 
 SOURCES = Path(__file__).resolve().parent
 BUILT = SOURCES / "built"
@@ -20,14 +19,13 @@ FLAGS: tuple[str, ...] = ("-O2", "-g0", "-fPIC", "-shared", "-fno-strict-aliasin
 
 
 def module_path(module: str = TURN) -> Path:
-    """Return a module's path, which changes with every source and constant, so it's never stale."""
+    """Return a module's path, which changes with every source, so it's never stale."""
     digest = hashlib.sha256()
     suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
     for part in (CYTHON, *FLAGS, suffix, str(sysconfig.get_config_var("py_version"))):
         digest.update(part.encode() + b"\0")
     for source in sources():
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    digest.update(declarations().encode())
     return BUILT / digest.hexdigest()[:16] / f"{module}{suffix}"
 
 

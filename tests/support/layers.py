@@ -185,7 +185,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {f"broker_core.{name}" for name in (*SERVICES, "access", "extensions")},
     # Compiled twins: each extension, with the files that it includes, imports the classes and
     # constants of its Python twin. Choosing and building extensions needs no twin.
-    "broker_core.native.build": {"broker_core.native.constants", "broker_core.native.paths"},
+    "broker_core.native.build": {"broker_core.native.paths"},
     # Values from the bottom layers, and the names in a trace event.
     "broker_core.native.constants": {
         "broker_core.formats",
@@ -201,7 +201,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         # Types only.
         "broker_core.native.turn",
     },
-    "broker_core.native.paths": {"broker_core.native.constants"},
+    "broker_core.native.paths": set(),
     "broker_core.native.pack": set(),
     "broker_core.native.scan": {"broker_core.native.constants"},
     "broker_core.native.records": {

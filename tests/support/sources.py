@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("broker_core", "console", "analytics", "deploy", "tools", "tests")
-GENERATED = "migrations"
+GENERATED = {"migrations", "generated.pxi"}
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,18 @@ def python_sources() -> tuple[Source, ...]:
     return tuple(
         Source(file.relative_to(ROOT).as_posix(), file.read_text())
         for file in (ROOT / "manage.py", *files)
-        if GENERATED not in file.parts
+        if GENERATED.isdisjoint(file.parts)
     )
 
 
 @cache
 def native_sources() -> tuple[Source, ...]:
-    """Return every file of the compiled code: Cython, and C headers."""
+    """Return every handwritten file of the compiled code: Cython, and C headers."""
     files = (ROOT / "broker_core" / "native").glob("*.[hp]*")
     return tuple(
         Source(file.relative_to(ROOT).as_posix(), file.read_text())
         for file in sorted(files)
-        if file.suffix in (".pyx", ".pxd", ".pxi", ".h")
+        if file.suffix in (".pyx", ".pxd", ".pxi", ".h") and file.name not in GENERATED
     )
 
 
