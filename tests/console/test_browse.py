@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import json
 from urllib.parse import urlencode
@@ -214,56 +213,6 @@ def test_an_empty_list_says_so(actors, brokers) -> None:
     assert "No messages in this time range" in empty.text
 
 
-WIDE_MS = 367 * 86_400_000
-IMPOSSIBLE = [
-    ({"from": MOMENT_MS + 10_000, "to": MOMENT_MS}, "ends before it starts"),
-    ({"from": "yesterday", "to": MOMENT_MS}, "isn't a time"),
-    ({"from": MOMENT_MS}, "needs a start (from) and an end (to)"),
-    ({"from": MOMENT_MS - WIDE_MS, "to": MOMENT_MS}, "longer than 366 days"),
-    ({"range": "2h"}, "isn't a time range"),
-]
-
-
-@pytest.mark.parametrize(("span", "problem"), IMPOSSIBLE)
-def test_an_impossible_range_shows_its_problem_and_no_messages(
-    span, problem, actors, admin_account, brokers
-) -> None:
-    brokers.add_topic("Orders", queue_nums=1)
-    brokers.add_group("billing")
-    brokers.offsets["billing", "Orders", 0] = 0
-    brokers.put_message("Orders", 0, b"{}", now_ms() - 1_000, **KEYED)
-    query = {"topic": "Orders"} | span
-    keyed = query | {"by": "key", "text": "order-7"}
-    chart = ["topic", "messages", "Orders"]
-    search, find = actors.admin.get(SEARCH, query), actors.admin.get(FIND, keyed)
-    overview = actors.admin.get(reverse("overview:index"), span)
-    topic = actors.admin.get(reverse("topics:detail", args=["Orders"]), span)
-    refused = [
-        actors.admin.get(reverse("browse:scan"), query),
-        actors.admin.get(reverse("browse:distribution"), query),
-        actors.admin.post(f"{reverse('browse:export', args=['csv'])}?{urlencode(query)}"),
-        actors.admin.get(reverse("browse:of-group", args=["billing"]), span),
-        actors.admin.get(reverse("history:points", args=chart), span),
-        actors.admin.get(reverse("history:csv", args=chart), span),
-    ]
-    program = Program(admin_account)
-    told = [
-        program.get(f"/messages?{urlencode(query)}"),
-        program.get(f"/messages/find?{urlencode(keyed)}"),
-        program.get(f"/messages/distribution?{urlencode(query)}"),
-        program.get(f"/messages/export/jsonl?{urlencode(query)}"),
-        program.get(f"/history/topic/messages/Orders?{urlencode(span)}"),
-    ]
-
-    for page in (search, find, overview, topic):
-        assert problem in html.unescape(page.text)
-    assert "order-7 eu" not in search.text + find.text
-    assert "data-history=" not in overview.text + topic.text
-    assert [each.status_code for each in refused] == [404] * 6
-    assert [each.status_code for each in told] == [422] * 5
-    assert all(problem in each.json()["detail"] for each in told)
-
-
 def test_an_impossible_queue_shows_its_problem_and_no_messages(actors, brokers) -> None:
     orders(brokers)
     span = {"topic": "Orders", "from": MOMENT_MS, "to": MOMENT_MS + 1_000}
@@ -393,10 +342,10 @@ def test_a_unique_key_that_no_log_can_contain_is_found_by_the_index(
     monkeypatch.setattr(FakeBrowse, "by_id", refuse)
     query = {"by": "id", "topic": "Orders", "text": unique_key}
     found = actors.reader.get(FIND, query)
-    told = Program(reader_account).get(f"/messages/find?{urlencode(query)}")
+    response = Program(reader_account).get(f"/messages/find?{urlencode(query)}")
 
     assert found["location"] == reverse("browse:message", args=["broker-a", 0, 0, "Orders"])
-    assert [each["uniq_key"] for each in told.json()["items"]] == [unique_key]
+    assert [each["uniq_key"] for each in response.json()["items"]] == [unique_key]
 
 
 def test_a_failed_check_does_not_claim_that_there_is_nothing(
@@ -405,14 +354,14 @@ def test_a_failed_check_does_not_claim_that_there_is_nothing(
     placed(brokers)
     elsewhere = {"by": "id", "text": KEYED["UNIQ_KEY"][:-1] + "2"}
     stranger = actors.reader.get(FIND, elsewhere)
-    told = Program(reader_account).get(f"/messages/find?{urlencode(elsewhere)}")
+    response = Program(reader_account).get(f"/messages/find?{urlencode(elsewhere)}")
     brokers.fails = BrokerDownError("127.0.0.1:10911", "no connection")
     gone = actors.reader.get(FIND, {"by": "key", "topic": "Orders", "text": "order-7"})
     everywhere = actors.reader.get(FIND, {"by": "key", "text": "order-7"})
 
-    assert (told.status_code, gone.status_code, everywhere.status_code) == (503, 503, 503)
+    assert (response.status_code, gone.status_code, everywhere.status_code) == (503, 503, 503)
     assert "no master with that address" in stranger.text
-    assert "no master with that address" in told.json()["detail"]
+    assert "no master with that address" in response.json()["detail"]
     assert "Not found" not in stranger.text + gone.text + everywhere.text
 
 
@@ -489,11 +438,11 @@ def test_a_repeated_or_empty_property_is_shown_searched_and_exported(
     url = reverse("browse:message", args=["broker-a", 0, 0, "Orders"])
 
     page = actors.admin.get(url).text
-    (told,) = Program(admin_account).get(f"/messages?{urlencode(query)}").json()["items"]
+    (item,) = Program(admin_account).get(f"/messages?{urlencode(query)}").json()["items"]
     exported = actors.admin.post(f"{reverse('browse:export', args=['jsonl'])}?{urlencode(query)}")
 
     assert [page.count(each) for each in ("south", "north", ">note<", ">empty<")] == [1] * 4
-    assert told["other_properties"] == [list(each) for each in OTHERS]
+    assert item["other_properties"] == [list(each) for each in OTHERS]
     assert json.loads(exported.getvalue())["other_properties"] == [list(each) for each in OTHERS]
     for condition in ({"name": "region", "equals": "north"}, {"name": "note"}):
         assert offsets(actors.admin.get(SEARCH, query | condition)) == [(0, 0)]

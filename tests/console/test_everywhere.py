@@ -158,7 +158,7 @@ def test_a_later_step_that_fails_keeps_the_rows_and_can_be_tried_again(
     def fail(*_args: object) -> None:
         raise BrokerDownError("127.0.0.1:10911", "no connection")
 
-    monkeypatch.setattr("console.messages.browse.lookups.reach", fail)
+    monkeypatch.setattr("console.messages.browse.lookups.search_topics", fail)
     link = f"{FIND}?{first.context['next_step']}"
     answer = actors.reader.get(link, headers={"HX-Request": "true"})
 

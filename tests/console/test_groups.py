@@ -248,14 +248,14 @@ def test_an_offset_beyond_the_end_is_not_a_lag_and_is_labelled(
         actors.reader.get(reverse("overview:summary")),
     ]
     program = Program(reader_account)
-    told = program.get("/groups/billing").json()
+    of_group = program.get("/groups/billing").json()
     of_topic = program.get("/offsets?group=billing&topic=Orders").json()
 
     for page in pages:
         assert page.status_code == 200
         assert "beyond the end" in page.content.decode()
         assert "0 msg behind" not in page.content.decode()
-    for each in (told, of_topic):
+    for each in (of_group, of_topic):
         assert (each["lag"], each["is_beyond_end"]) == (None, True)
     [row] = FakeGroups(brokers).progress("billing").queues
     assert (row.lag, row.is_beyond_end) == (None, True)

@@ -22,7 +22,7 @@ from console.gateway.access import gateway
 from console.lib.stored import BrokerQueue, Place, StoredMessage
 from console.messages.browse import lookups, search_views
 from console.messages.browse.distribution import distribution_of
-from console.messages.browse.everywhere import reach
+from console.messages.browse.everywhere import search_topics
 from console.messages.browse.readers import readers_of
 from console.messages.browse.scanning import Progress, step
 from console.messages.browse.views import stored_at, unmasked_message
@@ -270,18 +270,18 @@ def message_find(
         if place is not None:
             after, low_ms, high_ms = place
             span = replace(span, low_ms=low_ms, high_ms=high_ms)
-        reached = reach(criteria.text, span, gateway().topics.all(), rights_on(request), after)
-        if refusal is not None and not reached.messages and not reached.following:
+        step = search_topics(criteria.text, span, gateway().topics.all(), rights_on(request), after)
+        if refusal is not None and not step.messages and not step.following:
             raise refusal
-        following = (reached.following, span.low_ms, span.high_ms)
+        following = (step.following, span.low_ms, span.high_ms)
         return {
-            "items": reached.messages,
-            "has_more": reached.has_more,
-            "without_index": reached.without_index,
-            "next": cursor_of(*following) if reached.following else None,
-            "searched_topics": reached.searched,
-            "total_topics": reached.total,
-            "problems": reached.problems,
+            "items": step.messages,
+            "has_more": step.has_more,
+            "without_index": step.without_index,
+            "next": cursor_of(*following) if step.following else None,
+            "searched_topics": step.searched,
+            "total_topics": step.total,
+            "problems": step.problems,
         }
     keyed = lookups.keyed(criteria)
     return {

@@ -30,7 +30,7 @@ COLUMNS = (
     Column("id", gettext_lazy("ID"), is_extra=True),
 )
 
-REACH_COLUMNS = (
+ALL_TOPICS_COLUMNS = (
     COLUMNS[0],
     Column("topic", gettext_lazy("Topic"), is_fact=True),
     *COLUMNS[1:],

@@ -36,7 +36,7 @@ room = BoundedSemaphore(STEPS_AT_ONCE)
 LATER_KINDS = {TopicKind.RETRY: 1, TopicKind.DLQ: 2}
 
 
-class Reached(NamedTuple):
+class TopicSearchStep(NamedTuple):
     """A step's messages, newest first; `searched` of `total` topics were searched so far.
 
     `following` is the topic after which the next step begins, or "" at the end. `problems` say what
@@ -73,9 +73,9 @@ def searchable(topics: Mapping[str, Topic], rights: Rights) -> list[str]:
     return sorted(found, key=lambda name: order_of(name, topics))
 
 
-def reach(
+def search_topics(
     key: str, span: TimeRange, topics: Mapping[str, Topic], rights: Rights, after: str = ""
-) -> Reached:
+) -> TopicSearchStep:
     """Search the topics after `after` for messages with a key.
 
     Raises:
@@ -86,20 +86,20 @@ def reach(
     if after:
         places = [order_of(name, topics) for name in every]
         begin = bisect_right(places, order_of(after, topics))
-    asked = every[begin : begin + TOPICS_MAX]
+    chosen = every[begin : begin + TOPICS_MAX]
     if not room.acquire(timeout=WAIT_S):
         raise GatewayError(
             _("Other people are searching all topics right now."),
             _("Try again in a few seconds, or choose a topic."),
         )
     try:
-        found = gateway().browse.by_key_in(asked, key, span.low_ms, span.high_ms, STEP_S)
+        found = gateway().browse.by_key_in(chosen, key, span.low_ms, span.high_ms, STEP_S)
         halves = () if begin else halves_with(key, span, every)
     finally:
         room.release()
     done = begin + found.searched
     messages = sorted((*found.messages, *halves), key=lambda each: each.place, reverse=True)
-    return Reached(
+    return TopicSearchStep(
         tuple(messages),
         done,
         len(every),

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
 from console.lib.recognition import is_client, words_of
-from console.palette.entries import (
+from console.messages.browse.entries import (
     Entry,
     best,
     broker_entry,

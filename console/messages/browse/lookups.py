@@ -27,13 +27,13 @@ from console.lib.recognition import location_in, named_in, words_of
 from console.lib.stored import COMMITTED, BrokerQueue
 from console.lib.tables import Table
 from console.messages.browse.columns import (
+    ALL_TOPICS_COLUMNS,
     COLUMNS,
     NAMES_OFFERED_MAX,
-    REACH_COLUMNS,
     message_url,
     rows_of,
 )
-from console.messages.browse.everywhere import reach
+from console.messages.browse.everywhere import search_topics
 from console.messages.browse.hits import hits_of
 from console.observe.history.range import requested_range, whole
 
@@ -210,25 +210,25 @@ def in_all_topics(
 ) -> HttpResponse:
     """Show one step of a search through all topics; a link continues it after that topic."""
     is_next = bool(after) and request.headers.get("HX-Request") == "true"
-    context |= {"table": Table(request, REACH_COLUMNS)}
+    context |= {"table": Table(request, ALL_TOPICS_COLUMNS)}
     kept = lookup.fields | {"from": lookup.span.low_ms, "to": lookup.span.high_ms}
     try:
-        reached = reach(lookup.text, lookup.span, topics, rights_on(request), after)
+        step = search_topics(lookup.text, lookup.span, topics, rights_on(request), after)
     except GatewayError as error:
         if not is_next:
             raise
-        context |= {"reach_problem": error, "next_step": urlencode(kept | {"after": after})}
-        return render(request, "browse/_reached.html", context)
-    is_only = len(reached.messages) == 1 and reached.is_whole and not after
+        context |= {"step_problem": error, "next_step": urlencode(kept | {"after": after})}
+        return render(request, "browse/_topic_step.html", context)
+    is_only = len(step.messages) == 1 and step.is_whole and not after
     hits: Hits | None = context.get("hits")
     if is_only and lookup.by != "key" and not (hits and hits.entries):
-        return redirect(message_url(reached.messages[0]))
+        return redirect(message_url(step.messages[0]))
     context |= {
-        "reached": reached,
-        "rows": rows_of(reached.messages),
-        "next_step": urlencode(kept | {"after": reached.following}),
+        "topic_step": step,
+        "rows": rows_of(step.messages),
+        "next_step": urlencode(kept | {"after": step.following}),
     }
-    return render(request, "browse/_reached.html" if is_next else "browse/find.html", context)
+    return render(request, "browse/_topic_step.html" if is_next else "browse/find.html", context)
 
 
 def older_of(lookup: Lookup, found: KeyFound) -> str:
