@@ -81,7 +81,8 @@ def test_a_dead_letter_is_found_and_its_topic_comes_after_the_others(actors, wor
 def test_a_step_searches_some_topics_and_a_link_continues(actors, world, monkeypatch) -> None:
     monkeypatch.setattr(everywhere, "TOPICS_MAX", 2)
 
-    first = actors.reader.get(FIND, {"by": "key", "text": "order-7"})
+    chosen = {"columns": ["topic", "keys"]}
+    first = actors.reader.get(FIND, {"by": "key", "text": "order-7"} | chosen)
     link = f"{FIND}?{first.context['next_step']}"
     second = actors.reader.get(link, headers={"HX-Request": "true"})
     page = actors.reader.get(link)
@@ -90,6 +91,8 @@ def test_a_step_searches_some_topics_and_a_link_continues(actors, world, monkeyp
     assert "Searched 2 of 6 topics." in words_in(first)
     assert "Search more topics" in first.text
     assert topics_in(second) == topics_in(page) == ["orders"]
+    assert "order-7 eu" in second.text
+    assert "broker-a:0" not in second.text
     assert "Searched 4 of 6 topics." in words_in(second)
     assert "<html" in page.text
     assert "<html" not in second.text
@@ -204,10 +207,12 @@ def test_a_location_in_the_search_box_leads_to_its_message(actors, world) -> Non
 
 
 @pytest.mark.parametrize("by", ["key", "any", "id"])
-def test_several_words_are_no_key_and_cost_no_search(by, actors, world) -> None:
+def test_several_words_are_no_key_and_cost_no_search(by, actors, reader_account, world) -> None:
     answer = actors.reader.get(FIND, {"by": by, "text": "order-7 order-8"})
+    response = Program(reader_account).get("/messages/find?by=key&text=order-7+order-8")
 
     assert answer.status_code == 200
+    assert response.json()["items"] == []
     assert world.searched == []
 
 

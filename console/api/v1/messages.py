@@ -264,6 +264,9 @@ def message_find(
     found, refusal = lookups.by_id(criteria.text) if criteria.by == "id" else (None, None)
     if found is not None:
         return {"items": [found]}
+    if not criteria.topic and len(criteria.text.split()) != 1:
+        # Keys can't contain spaces.
+        return {"items": []}
     if not criteria.topic:
         place = place_of(cursor, (str, int, int))
         span, after = criteria.span, ""

@@ -25,7 +25,7 @@ from console.gateway.errors import (
 from console.lib.moment import now_ms
 from console.lib.recognition import location_in, named_in, words_of
 from console.lib.stored import COMMITTED, BrokerQueue
-from console.lib.tables import Table
+from console.lib.tables import COLUMNS as COLUMNS_FIELD, Table
 from console.messages.browse.columns import (
     ALL_TOPICS_COLUMNS,
     COLUMNS,
@@ -211,13 +211,15 @@ def in_all_topics(
     """Show one step of a search through all topics; a link continues it after that topic."""
     is_next = bool(after) and request.headers.get("HX-Request") == "true"
     context |= {"table": Table(request, ALL_TOPICS_COLUMNS)}
-    kept = lookup.fields | {"from": lookup.span.low_ms, "to": lookup.span.high_ms}
+    columns = [(COLUMNS_FIELD, each) for each in request.GET.getlist(COLUMNS_FIELD)]
+    span = {"from": lookup.span.low_ms, "to": lookup.span.high_ms}
+    kept = [*lookup.fields.items(), *span.items(), *columns]
     try:
         step = search_topics(lookup.text, lookup.span, topics, rights_on(request), after)
     except GatewayError as error:
         if not is_next:
             raise
-        context |= {"step_problem": error, "next_step": urlencode(kept | {"after": after})}
+        context |= {"step_problem": error, "next_step": urlencode([*kept, ("after", after)])}
         return render(request, "browse/_topic_step.html", context)
     is_only = len(step.messages) == 1 and step.is_whole and not after
     hits: Hits | None = context.get("hits")
@@ -226,7 +228,7 @@ def in_all_topics(
     context |= {
         "topic_step": step,
         "rows": rows_of(step.messages),
-        "next_step": urlencode(kept | {"after": step.following}),
+        "next_step": urlencode([*kept, ("after", step.following)]),
     }
     return render(request, "browse/_topic_step.html" if is_next else "browse/find.html", context)
 
