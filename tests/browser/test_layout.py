@@ -115,8 +115,8 @@ def opened(
             route.fulfill(body=answers[asked], content_type=f"{kind}; charset=utf-8")
         elif asked.startswith("/words/"):
             route.fulfill(body=script("en"), content_type="text/javascript")
-        elif (file := finders.find(asked.removeprefix("/static/"))) is not None:
-            route.fulfill(path=file)
+        elif asked.startswith("/static/"):
+            route.fulfill(path=str(finders.find(asked.removeprefix("/static/"))))
         else:
             route.abort()
 
