@@ -54,6 +54,8 @@ ENTRIES_MAX = 1_024
 GIVEN_UP = "-1"
 """The delay level of a message that becomes a dead letter."""
 SCAN_S = 5.0
+SCANNED_AT_ONCE = 200
+"""Leases checked before the event loop may do other work: about a millisecond."""
 RENEW_BEFORE_MS = 10_000
 """A lease is renewed when it would end within this time."""
 _MINUTE_MS = 60_000
@@ -362,11 +364,17 @@ class LeaseService(Service):
         while True:
             await self._clock.sleep(SCAN_S)
             now_ms = self._clock.now_ms()
+            scanned = 0
             for client, leases in list(self._renewed.items()):
                 for key, lease in list(leases.items()):
+                    scanned += 1
+                    if not scanned % SCANNED_AT_ONCE:
+                        await self._clock.sleep(0)
+                    if self._renewed.get(client, {}).get(key) is not lease:
+                        continue  # It was acknowledged, or its client has left, in the meantime.
                     if self._was_deleted(lease):
                         self._forget(client, *key)
-                    elif lease.handle.due_ms - now_ms < RENEW_BEFORE_MS and key in leases:
+                    elif lease.handle.due_ms - now_ms < RENEW_BEFORE_MS:
                         with isolated("renewing a lease", lease.topic):
                             await self._renew(client, key, lease)
 
