@@ -291,6 +291,11 @@ class RemoteBrowse:
                         continue
                     found.extend(named.messages)
                     has_more |= named.is_full
+                    if len(found) > 2 * FOUND_MAX:
+                        # Messages have the start of their bodies: keep only what is shown.
+                        found.sort(key=lambda each: each.place, reverse=True)
+                        del found[FOUND_MAX:]
+                        has_more = True
                     if not named.has_index:
                         without_index[node.broker_name] = node
 
