@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html import unescape
+from typing import TYPE_CHECKING
 
 import pytest
 from django.urls import reverse
@@ -14,6 +15,7 @@ from console.connect.snippets import snippets_for
 from console.gateway.configuration import BrokerKey
 from console.gateway.errors import BrokerDownError
 from console.gateway.fakes.broker import ADDRESS
+from console.gateway.fakes.cluster import FakeCluster
 from console.gateway.listeners import (
     DISABLED,
     ENFORCING,
@@ -26,6 +28,9 @@ from console.gateway.listeners import (
     listeners_of,
 )
 from tests.support.sources import ROOT
+
+if TYPE_CHECKING:
+    from console.gateway.answers import BrokerNode
 
 pytestmark = pytest.mark.django_db
 
@@ -150,6 +155,29 @@ def test_a_broker_s_page_lists_its_ports_with_their_encryption(actors, grpc, mod
     (row,) = [each for each in rows if "grpcListenPort" in each]
     assert GRPC_ADDRESS in row
     assert words in row
+
+
+def test_a_broker_s_page_asks_only_that_broker_for_its_ports(actors, grpc, monkeypatch) -> None:
+    asked: list[str] = []
+    answer = FakeCluster.configuration
+
+    def configuration(cluster: FakeCluster, node: BrokerNode) -> tuple[BrokerKey, ...]:
+        asked.append(node.address)
+        return answer(cluster, node)
+
+    def listeners(_cluster: FakeCluster) -> None:
+        asked.append("all brokers")
+
+    monkeypatch.setattr(FakeCluster, "configuration", configuration)
+    monkeypatch.setattr(FakeCluster, "listeners", listeners)
+
+    page = actors.reader.get(reverse("brokers:detail", args=["broker-a", 0])).content.decode()
+    grpc.silent = BrokerDownError(ADDRESS, "timed out")
+    silent = actors.reader.get(reverse("brokers:detail", args=["broker-a", 0])).content.decode()
+
+    assert 'id="listeners"' in page
+    assert 'id="listeners"' not in silent
+    assert asked == [ADDRESS]
 
 
 def test_the_readme_s_settings_are_those_of_the_snippets() -> None:

@@ -69,7 +69,8 @@ def detail(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespon
         node = next((e for e in cluster.nodes if is_called(e, broker_name, broker_id)), None)
         sets = set_of(cluster, broker_name)
         answer = gateway().cluster.runtime().get(node.address) if node is not None else None
-        ports = ports_of(node)
+        # A broker that didn't report its figures wouldn't report its ports, either.
+        ports = ports_of(node) if node is not None and isinstance(answer, RuntimeInfo) else ()
     except GatewayError as error:
         answer = error
     if node is None and not is_kept(BROKER, name):
@@ -94,10 +95,12 @@ def detail(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespon
     return render(request, "brokers/detail.html", context)
 
 
-def ports_of(node: BrokerNode | None) -> tuple[Listener, ...]:
+def ports_of(node: BrokerNode) -> tuple[Listener, ...]:
     """Return a broker's ports, or nothing if it doesn't respond."""
-    found = gateway().cluster.listeners().get(node.address, ()) if node is not None else ()
-    return () if isinstance(found, GatewayError) else found
+    try:
+        return listeners.listeners_of(node, gateway().cluster.configuration(node))
+    except GatewayError:
+        return ()
 
 
 def sparks_of(name: str, at_ms: int) -> dict[str, Spark]:
