@@ -111,6 +111,13 @@ def test_a_topic_deleted_between_two_steps_leaves_no_other_one_out(
     assert world.searched == [("audit", "bills"), ("mails", "orders")]
 
 
+def test_a_deleted_retry_topic_keeps_its_place_in_the_order() -> None:
+    after_topics = everywhere.order_of("%RETRY%billing", {})
+
+    assert everywhere.order_of("stock", {}) < after_topics
+    assert after_topics < everywhere.order_of("%DLQ%billing", {})
+
+
 def test_programs_search_all_topics_in_the_same_steps(reader_account, world, monkeypatch) -> None:
     monkeypatch.setattr(everywhere, "TOPICS_MAX", 3)
     address, program = "/messages/find?by=key&text=order-7", Program(reader_account)

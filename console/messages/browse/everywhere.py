@@ -17,6 +17,7 @@ from console.accounts.actions import Action
 from console.gateway.access import gateway
 from console.gateway.answers import TopicKind
 from console.gateway.errors import GatewayError
+from console.gateway.kinds import topic_kind
 from console.lib.stored import COMMITTED
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class TopicSearchStep(NamedTuple):
 
 def order_of(name: str, topics: Mapping[str, Topic]) -> tuple[int, str]:
     """Return the sort key of a topic: retries and dead letters come last."""
-    kind = topics[name].kind if name in topics else TopicKind.NORMAL
+    # A search also continues after a topic that has been deleted in the meantime.
+    kind = topics[name].kind if name in topics else topic_kind(name)
     return LATER_KINDS.get(kind, 0), name
 
 
