@@ -135,7 +135,7 @@ class SubscriptionVariantOut(Schema):
 
 
 class TopicSubscriptionsOut(Schema):
-    """Aspect a group's consumers subscribe to a topic, most common subscription first."""
+    """How a group's consumers subscribe to a topic, most common subscription first."""
 
     topic: str
     is_mixed: bool

@@ -114,8 +114,7 @@ def with_unread(
     """Add the queues of subscribed topics that brokers don't report.
 
     Brokers only report topics in which the group has offsets. Also return the ends of queues
-    without
-    one.
+    without one.
     """
     uncommitted = {row.topic for row in progress.queues if row.consumer_offset is None}
     subscribed = {each.topic for each in connections.subscriptions} - set(progress.topics)
