@@ -36,10 +36,10 @@ from console.broker.broker_accounts.changing import UNDONE as ACCOUNTS_UNDONE
 from console.broker.brokers.kv_changing import UNDONE as KV_UNDONE
 from console.broker.brokers.write_permission import UNDONE as WRITING_UNDONE
 from console.broker.files import planning
-from console.broker.groups.views import PAGES as GROUP_PAGES
-from console.broker.topics.views import PAGES as TOPIC_PAGES
+from console.broker.groups.services import GROUPS
+from console.broker.topics.services import TOPICS
 from console.people.audit.models import Entry
-from console.people.audit.views import narrowed
+from console.people.audit.searching import narrowed
 
 UNDO_SCOPES = {
     "topic": "topics:write",
@@ -143,12 +143,12 @@ def audit_undo(
         return undo_write_permission(request, found, dry_run=dry_run)
     if found.action in ACCOUNTS_UNDONE:
         return undo_account_change(request, found, dry_run=dry_run)
-    pages = {"topic": TOPIC_PAGES, "group": GROUP_PAGES}.get(kind)
-    if pages is None:
+    service = {"topic": TOPICS, "group": GROUPS}.get(kind)
+    if service is None:
         detail = _("This entry can't be undone here.")
         raise ProblemError(HTTPStatus.CONFLICT, detail)
     if found.action == f"{kind}.label":
-        return labels.undo_label(request, pages, entry, dry_run=dry_run)
-    rights_on(request).require(pages.action, found.subject)
-    plan = pages.undoing(entry)
-    return configuring.preview_or_apply(request, pages, plan, dry_run=dry_run, accept=accept)
+        return labels.undo_label(request, service, entry, dry_run=dry_run)
+    rights_on(request).require(service.action, found.subject)
+    plan = service.undoing(entry)
+    return configuring.preview_or_apply(request, service, plan, dry_run=dry_run, accept=accept)

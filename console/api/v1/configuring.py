@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from django.core import signing
 from django.utils.translation import gettext as _
 from pydantic import Field
 
 from console.accounts.permissions import require
+from console.api.plans import changes_of, overtaken, unchanged
 from console.api.problems import ProblemError
 from console.api.requestbody import valid_form
 from console.api.schemas import Done, PlanOut, plan_of
-from console.broker.configs.pages import (
+from console.broker.configs.plan import Plan, sealed_state
+from console.broker.configs.services import (
     PlanRefusedError,
-    making,
-    on,
+    master_names,
     refuse_system,
-    state_of,
-    wanted_by,
 )
-from console.broker.configs.plan import Plan, sealed_state, unsealed_state
-from console.gateway.access import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from django.http import HttpRequest
 
-    from console.broker.configs.pages import ConfigPages, Configured
+    from console.broker.configs.services import ConfigService, Configured
+    from console.people.audit.models import Entry
     from console.ui.danger import Danger
 
 Accept = Annotated[bool, Field(description="Apply the change despite the plan's `objection`.")]
@@ -43,23 +41,18 @@ Seen = Annotated[
 
 
 def make(
-    request: HttpRequest, pages: ConfigPages, *, dry_run: bool, accept: bool
+    request: HttpRequest, service: ConfigService, *, dry_run: bool, accept: bool
 ) -> Done | PlanOut:
     """Create a topic or group from the body."""
-    masters = [node.broker_name for node in gateway().cluster.registered().masters]
-    form = valid_form(
-        request,
-        lambda data: pages.form(data, broker_names=masters, used_names=pages.requests.every()),
-    )
-    require(request, pages.action, form.name)
-    return preview_or_apply(
-        request, pages, making(form, pages.kind), dry_run=dry_run, accept=accept
-    )
+    brokers = master_names()
+    form = valid_form(request, lambda data: service.new_form(data, brokers))
+    require(request, service.action, form.name)
+    return preview_or_apply(request, service, service.making(form), dry_run=dry_run, accept=accept)
 
 
 def change(
     request: HttpRequest,
-    pages: ConfigPages,
+    service: ConfigService,
     subject: Configured,
     seen: str,
     *,
@@ -68,52 +61,40 @@ def change(
 ) -> Done | PlanOut:
     """Change the fields in the body; leave the others as they are."""
     refuse_system(subject)
-    original = next(iter(subject.configs.values()), None)
-    if original is None:
+    if not subject.configs:
         detail = _("No broker has a configuration for %(name)s. Create it first.")
         raise ProblemError(HTTPStatus.CONFLICT, detail % {"name": subject.name})
-    brokers = list(subject.configs)
-    form = valid_form(
-        request,
-        lambda data: pages.form(data, broker_names=brokers, original=original),
-    )
-    now, wanted = state_of(subject), wanted_by(form)
-    before = opened_on(seen, pages.kind) if seen else now
-    plan = Plan(subject.name, on(wanted, before), on(wanted, now), wanted, kind=pages.kind)
-    return preview_or_apply(request, pages, plan, dry_run=dry_run, accept=accept)
-
-
-def opened_on(seen: str, kind: str) -> Any:
+    form = valid_form(request, lambda data: service.change_form(data, subject))
     try:
-        return unsealed_state(seen, kind)
+        plan = service.changing(subject, form, seen)
     except signing.BadSignature as error:
         detail = _("`seen` didn't come from this console.")
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
+    return preview_or_apply(request, service, plan, dry_run=dry_run, accept=accept)
 
 
 def preview_or_apply(
-    request: HttpRequest, pages: ConfigPages, plan: Plan, *, dry_run: bool, accept: bool
+    request: HttpRequest, service: ConfigService, plan: Plan, *, dry_run: bool, accept: bool
 ) -> Done | PlanOut:
     """Preview a plan, or apply it."""
     if dry_run:
-        return shown(pages, plan)
+        return shown(service, plan)
     if plan.is_idle:
-        return Done(detail=_("The account already has these values, so nothing was changed."))
+        return unchanged()
     if plan.is_overtaken:
-        detail = _("Someone else made a change in the meantime, so nothing was changed.")
-        raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes_of(plan))
+        raise overtaken(changes_of(plan))
     try:
-        entry = pages.carry_out(request, plan, is_accepted=accept)
+        entry = service.carry_out(request, plan, is_accepted=accept)
     except PlanRefusedError as error:
         more = {"refusal": error.refusal, "objection": error.objection}
         raise ProblemError(HTTPStatus.CONFLICT, str(error), more=more) from error
-    return Done(detail=pages.success_message(plan), entry=entry.pk)
+    return Done(detail=service.success_message(plan), entry=entry.pk)
 
 
-def shown(pages: ConfigPages, plan: Plan) -> PlanOut:
-    refusal, objection = (None, None) if plan.is_idle else pages.objections(plan)
+def shown(service: ConfigService, plan: Plan) -> PlanOut:
+    refusal, objection = (None, None) if plan.is_idle else service.objections(plan)
     return PlanOut(
-        title=f"{pages.kind}.{plan.verb} {plan.name}",
+        title=f"{service.kind}.{plan.verb} {plan.name}",
         refusal=refusal or "",
         objection=objection or "",
         changes=changes_of(plan),
@@ -121,18 +102,12 @@ def shown(pages: ConfigPages, plan: Plan) -> PlanOut:
     )
 
 
-def changes_of(plan: Plan) -> dict[str, Any]:
-    return {"seen": plan.seen, "now": plan.now, "wanted": plan.wanted}
-
-
 def delete(
     request: HttpRequest,
-    pages: ConfigPages,
+    service: ConfigService,
     subject: Configured,
     danger: Danger,
-    act: Callable[[], None],
-    before: Callable[[], Any],
-    after: Any = None,
+    act: Callable[[], Entry],
     *,
     dry_run: bool,
 ) -> Done | PlanOut:
@@ -142,5 +117,4 @@ def delete(
         return plan_of(danger)
     if danger.refusal:
         raise ProblemError(HTTPStatus.CONFLICT, danger.refusal)
-    entry = pages.deleted(request, subject.name, act, before(), after)
-    return Done(detail=str(pages.words.deleted) % {"name": subject.name}, entry=entry.pk)
+    return Done(detail=str(service.words.deleted) % {"name": subject.name}, entry=act().pk)

@@ -24,14 +24,19 @@ from console.api.schemas import (
 )
 from console.api.v1 import configuring
 from console.api.v1.configuring import Accept, Seen
-from console.broker.configs.pages import state_of
 from console.broker.groups.forms import GroupForm
-from console.broker.groups.member_views import get_member
-from console.broker.groups.members import MEMBERS_QUERIED_MAX, subscriptions_of
 from console.broker.groups.progress import progress_context
-from console.broker.groups.queue_views import get_place
+from console.broker.groups.services import (
+    GROUPS,
+    compare_subscriptions,
+    danger_of,
+    delete_group,
+    get_group,
+    get_member,
+    get_place,
+    member_status,
+)
 from console.broker.groups.states import GroupState, group_states
-from console.broker.groups.views import PAGES, danger_of, get_group, offset_snapshot
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
 from console.lib.moment import now_ms
@@ -209,10 +214,8 @@ def groups(
 )
 def group_subscriptions(request: HttpRequest, group: Text) -> Any:
     """Compare the subscriptions of a group's consumers, of at most 50."""
-    connections = gateway().groups.connections(group)
-    asked = connections.members[:MEMBERS_QUERIED_MAX]
-    infos = gateway().groups.running(group, asked) if asked else {}
-    return subscriptions_of(connections, infos)
+    _connections, found = compare_subscriptions(group)
+    return found
 
 
 @operation(
@@ -229,7 +232,7 @@ def group_member(
 ) -> dict[str, Any]:
     """Get a consumer's own report: queues, messages in memory, settings and threads."""
     member = get_member(group, client_id)
-    info = gateway().groups.running(group, [member], with_threads=threads)[client_id]
+    info = member_status(group, member, with_threads=threads)
     if isinstance(info, GatewayError):
         raise info
     return asdict(info)
@@ -294,7 +297,7 @@ def group_create(
     request: HttpRequest, dry_run: DryRun = False, accept: Accept = False
 ) -> Done | PlanOut:
     """Create a subscription group on all brokers, or on those in the body."""
-    return configuring.make(request, PAGES, dry_run=dry_run, accept=accept)
+    return configuring.make(request, GROUPS, dry_run=dry_run, accept=accept)
 
 
 @operation(
@@ -316,7 +319,7 @@ def group_change(
 ) -> Done | PlanOut:
     """Update a group on each broker that has it, or on those in the body."""
     subject = get_group(group)
-    return configuring.change(request, PAGES, subject, seen, dry_run=dry_run, accept=accept)
+    return configuring.change(request, GROUPS, subject, seen, dry_run=dry_run, accept=accept)
 
 
 @operation(
@@ -335,11 +338,9 @@ def group_delete(
     subject = get_group(group)
     return configuring.delete(
         request,
-        PAGES,
+        GROUPS,
         subject,
         danger_of(subject),
-        act=lambda: gateway().groups.delete(group, remove_offset=remove_offset),
-        before=lambda: {"configs": state_of(subject), "offsets": offset_snapshot(group)},
-        after={"remove_offset": remove_offset},
+        lambda: delete_group(request, subject, remove_offset=remove_offset),
         dry_run=dry_run,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from django.http import HttpRequest
@@ -11,17 +10,17 @@ from ninja import Schema
 
 from console.accounts.actions import Action
 from console.api.operations import operation
-from console.api.problems import ProblemError
+from console.api.plans import overtaken, unchanged
 from console.api.requestbody import schema_of, valid_form
 from console.api.schemas import Done, PlanOut, Text
 from console.broker.configs import labels
 from console.broker.configs.labels import LabelForm, label_of, values_of
-from console.broker.configs.pages import refuse_system
-from console.broker.groups.views import PAGES as GROUP_PAGES, get_group as found_group
-from console.broker.topics.views import PAGES as TOPIC_PAGES, get_topic as found_topic
+from console.broker.configs.services import refuse_system
+from console.broker.groups.services import GROUPS, get_group as found_group
+from console.broker.topics.services import TOPICS, get_topic as found_topic
 
 if TYPE_CHECKING:
-    from console.broker.configs.pages import ConfigPages
+    from console.broker.configs.services import ConfigService
     from console.people.audit.models import Entry
 
 
@@ -42,33 +41,32 @@ GROUP_LABEL: dict[str, Any] = {
 }
 
 
-def update_label(request: HttpRequest, pages: ConfigPages, name: str) -> Done:
+def update_label(request: HttpRequest, service: ConfigService, name: str) -> Done:
     """Change the label's fields that are in the body."""
-    before = values_of(label_of(pages.kind, name))
-    form = valid_form(request, lambda data: LabelForm(pages.kind, data, initial=before))
+    before = values_of(label_of(service.kind, name))
+    form = valid_form(request, lambda data: LabelForm(service.kind, data, initial=before))
     after = {**before, **form.cleaned_data}
     if after == before:
-        return Done(detail=_("The account already has these values, so nothing was changed."))
-    entry = labels.save_label(request, pages, name, form.cleaned_data)
+        return unchanged()
+    entry = labels.save_label(request, service, name, form.cleaned_data)
     return Done(detail=_("The label of %(name)s was changed.") % {"name": name}, entry=entry.pk)
 
 
 def undo_label(
-    request: HttpRequest, pages: ConfigPages, entry: int, *, dry_run: bool
+    request: HttpRequest, service: ConfigService, entry: int, *, dry_run: bool
 ) -> Done | PlanOut:
     """Undo a change of a label."""
-    done: Entry = labels.done_entry(request, pages, entry)
+    done: Entry = labels.done_entry(request, service, entry)
     name = done.subject
-    now, wanted = values_of(label_of(pages.kind, name)), done.before or {}
+    now, wanted = values_of(label_of(service.kind, name)), done.before or {}
     changes = {"seen": done.after, "now": now, "wanted": wanted}
     if dry_run:
         return PlanOut(title=f"{done.action} {name}", changes=changes)
     if now == wanted:
-        return Done(detail=_("The account already has these values, so nothing was changed."))
-    if labels.is_overtaken(pages, done):
-        detail = _("Someone else made a change in the meantime, so nothing was changed.")
-        raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
-    undoing = labels.restore_label(request, pages, done)
+        return unchanged()
+    if labels.is_overtaken(service, done):
+        raise overtaken(changes)
+    undoing = labels.restore_label(request, service, done)
     detail = _("The label of %(name)s was restored.") % {"name": name}
     return Done(detail=detail, entry=undoing.pk)
 
@@ -82,7 +80,7 @@ def undo_label(
 )
 def topic_label(request: HttpRequest, topic: Text) -> dict[str, str]:
     """Get a topic's owner and description."""
-    return values_of(label_of(TOPIC_PAGES.kind, found_topic(topic).name))
+    return values_of(label_of(TOPICS.kind, found_topic(topic).name))
 
 
 @operation(
@@ -98,7 +96,7 @@ def topic_label(request: HttpRequest, topic: Text) -> dict[str, str]:
 def topic_label_change(request: HttpRequest, topic: Text) -> Done:
     """Set a topic's owner and description; empty values delete the label."""
     refuse_system(found_topic(topic))
-    return update_label(request, TOPIC_PAGES, topic)
+    return update_label(request, TOPICS, topic)
 
 
 @operation(
@@ -110,7 +108,7 @@ def topic_label_change(request: HttpRequest, topic: Text) -> Done:
 )
 def group_label(request: HttpRequest, group: Text) -> dict[str, str]:
     """Get a group's owner and description."""
-    return values_of(label_of(GROUP_PAGES.kind, found_group(group).name))
+    return values_of(label_of(GROUPS.kind, found_group(group).name))
 
 
 @operation(
@@ -126,4 +124,4 @@ def group_label(request: HttpRequest, group: Text) -> dict[str, str]:
 def group_label_change(request: HttpRequest, group: Text) -> Done:
     """Set a group's owner and description; empty values delete the label."""
     refuse_system(found_group(group))
-    return update_label(request, GROUP_PAGES, group)
+    return update_label(request, GROUPS, group)

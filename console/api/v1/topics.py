@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from ninja import Schema
@@ -25,11 +24,18 @@ from console.api.schemas import (
 )
 from console.api.v1 import configuring
 from console.api.v1.configuring import Accept, Seen
-from console.broker.configs.pages import state_of
 from console.broker.topics.forms import TopicForm
 from console.broker.topics.rates import queue_rates
 from console.broker.topics.retention import oldest_of
-from console.broker.topics.views import PAGES, danger_of, get_topic, purge_danger, purge_topic
+from console.broker.topics.services import (
+    TOPICS,
+    danger_of,
+    delete_topic,
+    get_topic,
+    purge_danger,
+    purge_topic,
+    require_purgeable,
+)
 from console.gateway.access import gateway
 from console.gateway.answers import TopicKind
 from console.lib.moment import now_ms
@@ -139,7 +145,7 @@ def topic_create(
     request: HttpRequest, dry_run: DryRun = False, accept: Accept = False
 ) -> Done | PlanOut:
     """Create a topic on all brokers, or on those in the body."""
-    return configuring.make(request, PAGES, dry_run=dry_run, accept=accept)
+    return configuring.make(request, TOPICS, dry_run=dry_run, accept=accept)
 
 
 @operation(
@@ -154,8 +160,7 @@ def topic_create(
 def topic_purge(request: HttpRequest, topic: Text, dry_run: DryRun = False) -> Done | PlanOut:
     """Purge a topic: delete it and create it again with the same configuration."""
     subject = get_topic(topic)
-    if subject.kind is not TopicKind.NORMAL:
-        raise PermissionDenied
+    require_purgeable(subject)
     if dry_run:
         return plan_of(purge_danger(subject))
     entry = purge_topic(request, subject, [])
@@ -181,7 +186,7 @@ def topic_change(
 ) -> Done | PlanOut:
     """Update a topic on each broker that has it, or on those in the body."""
     subject = get_topic(topic)
-    return configuring.change(request, PAGES, subject, seen, dry_run=dry_run, accept=accept)
+    return configuring.change(request, TOPICS, subject, seen, dry_run=dry_run, accept=accept)
 
 
 @operation(
@@ -198,11 +203,10 @@ def topic_delete(request: HttpRequest, topic: Text, dry_run: DryRun = False) -> 
     subject = get_topic(topic)
     return configuring.delete(
         request,
-        PAGES,
+        TOPICS,
         subject,
         danger_of(subject),
-        act=lambda: gateway().topics.delete(topic),
-        before=lambda: {"configs": state_of(subject)},
+        lambda: delete_topic(request, subject),
         dry_run=dry_run,
     )
 

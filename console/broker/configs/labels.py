@@ -1,11 +1,11 @@
-"""Labels of topics and groups: shown on pages, edited in a form, and restored by undo."""
+"""Labels of topics and groups: read, changed and restored under audit log entries."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django import forms
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext as _, gettext_lazy
 
 from console.accounts.permissions import require
@@ -17,14 +17,15 @@ from console.broker.configs.models import (
 )
 from console.people.audit.models import Entry
 from console.people.audit.record import change
-from console.people.audit.undo import offer_undo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from django.http import HttpRequest, HttpResponse
+    from django.http import HttpRequest
 
-    from console.broker.configs.pages import ConfigPages
+    from console.broker.configs.services import ConfigService, Configured
+
+Named = TypeVar("Named", bound="Configured")
 
 TOPIC, GROUP = "topic", "group"
 VALUES = ("owner", "description", "message_type")
@@ -90,71 +91,52 @@ def put(label: Label, values: dict[str, str]) -> None:
         label.delete()
 
 
-def edit(request: HttpRequest, pages: ConfigPages, name: str) -> HttpResponse:
-    """Show the form of a label; a POST saves it."""
-    label = label_of(pages.kind, name)
-    before = values_of(label)
-    form = LabelForm(pages.kind, request.POST or None, initial=before)
-    if request.method == "POST" and form.is_valid():
-        entry = save_label(request, pages, name, form.cleaned_data)
-        offer_undo(request, _("The label of %(name)s was changed.") % {"name": name}, entry)
-        return redirect(pages.detail_name, name)
-    context = {"form": form, "pages": pages, "name": name}
-    return render(request, "configs/label.html", context)
-
-
 def save_label(
-    request: HttpRequest, pages: ConfigPages, name: str, values: dict[str, str]
+    request: HttpRequest, service: ConfigService, name: str, values: dict[str, str]
 ) -> Entry:
     """Save a label under an audit log entry."""
-    label = label_of(pages.kind, name)
+    label = label_of(service.kind, name)
     before = values_of(label)
     after = {**before, **values}
-    with change(request, f"{pages.kind}.label", name, before=before, after=after) as entry:
+    with change(request, f"{service.kind}.label", name, before=before, after=after) as entry:
         put(label, after)
     return entry
 
 
-def undo(request: HttpRequest, pages: ConfigPages, entry: int) -> HttpResponse:
-    """Restore the previous label, or show the form if it has changed since.
-
-    A GET shows the form with the previous label.
-    """
-    done = done_entry(request, pages, entry)
-    name = done.subject
-    if request.method == "POST" and not is_overtaken(pages, done):
-        undoing = restore_label(request, pages, done)
-        offer_undo(request, _("The label of %(name)s was restored.") % {"name": name}, undoing)
-        return redirect(pages.detail_name, name)
-    form = LabelForm(pages.kind, initial=done.before or {})
-    context = {
-        "form": form,
-        "pages": pages,
-        "name": name,
-        "is_overtaken": is_overtaken(pages, done),
-    }
-    return render(request, "configs/label.html", context)
-
-
-def done_entry(request: HttpRequest, pages: ConfigPages, entry: int) -> Entry:
+def done_entry(request: HttpRequest, service: ConfigService, entry: int) -> Entry:
     """Return the audit log entry of a label change, for people who can change the label."""
     done = get_object_or_404(
-        Entry, pk=entry, action=f"{pages.kind}.label", outcome=Entry.Outcome.DONE
+        Entry, pk=entry, action=f"{service.kind}.label", outcome=Entry.Outcome.DONE
     )
-    require(request, pages.action, done.subject)
+    require(request, service.action, done.subject)
     return done
 
 
-def is_overtaken(pages: ConfigPages, done: Entry) -> bool:
+def is_overtaken(service: ConfigService, done: Entry) -> bool:
     """Return whether the label has changed since the entry."""
-    return values_of(label_of(pages.kind, done.subject)) != (done.after or {})
+    return values_of(label_of(service.kind, done.subject)) != (done.after or {})
 
 
-def restore_label(request: HttpRequest, pages: ConfigPages, done: Entry) -> Entry:
+def restore_label(request: HttpRequest, service: ConfigService, done: Entry) -> Entry:
     """Restore the label from before a change, under an audit log entry."""
-    label, before = label_of(pages.kind, done.subject), done.before or {}
+    label, before = label_of(service.kind, done.subject), done.before or {}
     now = values_of(label)
     with change(request, done.action, done.subject, before=now, after=before) as undoing:
         undoing.remark = _("Undoes entry %(entry)d.") % {"entry": done.pk}
         put(label, before)
     return undoing
+
+
+def owner_in(label: Label | None) -> str | None:
+    """Return a label's owner in lower case, or None if it has none."""
+    return (label.owner.lower() or None) if label is not None else None
+
+
+def matching(subjects: Iterable[Named], query: str, labels: Mapping[str, Label]) -> list[Named]:
+    """Return the topics or groups whose name or owner contains a text, in any case."""
+    text = query.lower()
+    return [
+        each
+        for each in subjects
+        if text in each.name.lower() or text in (owner_in(labels.get(each.name)) or "")
+    ]

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.shortcuts import render
-from django.utils.translation import gettext as _
 
 from console.accounts.permissions import page
-from console.gateway.access import gateway
-from console.lib.missing import MissingError
+from console.broker.groups.services import get_place
 from console.lib.moment import now_ms
 from console.lib.stored import BrokerQueue
 from console.observe.history.metrics import QUEUE, QueuePlace
@@ -20,24 +18,10 @@ from console.observe.history.without_brokers import with_history_fallback
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
-    from console.gateway.answers import QueueProgress
-
 
 def kept_name(*, group: str, broker_name: str, queue_id: int, topic: str) -> str:
     """Return the name in the history for a URL's parameters."""
     return str(QueuePlace(group, topic, broker_name, queue_id))
-
-
-def get_place(group: str, topic: str, queue: BrokerQueue) -> QueueProgress:
-    """Return a group's progress in a queue, or the 404 page."""
-    rows = gateway().groups.progress(group).queues
-    row = next((each for each in rows if each.topic == topic and each.queue == queue), None)
-    if row is None:
-        raise MissingError(
-            _("Group %(group)s has no offset in queue %(queue)s of %(topic)s.")
-            % {"group": group, "queue": queue, "topic": topic}
-        )
-    return row
 
 
 @page

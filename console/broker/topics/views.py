@@ -3,48 +3,54 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.shortcuts import redirect, render
-from django.urls import reverse
-from django.utils.translation import gettext as _, gettext_lazy, ngettext
+from django.utils.translation import gettext as _
 
 from console.accounts.actions import Action
 from console.accounts.permissions import form_for, page
-from console.broker.configs import labels
-from console.broker.configs.labels import label_of, labels_of
+from console.broker.configs import label_pages
+from console.broker.configs.labels import label_of, labels_of, matching
 from console.broker.configs.pages import (
     ConfigPages,
-    Requests,
-    Words,
-    addressed,
-    refuse_system,
-    state_of,
 )
+from console.broker.configs.services import addressed, refuse_system, state_of
 from console.broker.topics.as_file import topics_file
-from console.broker.topics.forms import TopicForm
+from console.broker.topics.listing import (
+    COLUMNS,
+    KIND_LABELS,
+    ListHistory,
+    found_topics,
+    sorted_topics,
+    topic_rows,
+)
 from console.broker.topics.rates import queue_rates
 from console.broker.topics.retention import oldest_of
-from console.broker.topics.shrinking import draining_of, objection
+from console.broker.topics.services import (
+    TOPICS,
+    danger_of,
+    delete_topic,
+    get_topic,
+    purge_danger,
+    purge_topic,
+    require_purgeable,
+)
+from console.broker.topics.shrinking import draining_of
 from console.gateway.access import gateway
-from console.gateway.answers import TopicConfig, TopicKind, known_lag
+from console.gateway.answers import TopicKind, known_lag
 from console.gateway.errors import GatewayError
-from console.lib.lists import Chip, page_of, search_text, shorten
-from console.lib.missing import MissingError
+from console.lib.lists import page_of, search_text
 from console.lib.moment import now_ms
 from console.lib.table_file import file_address, is_file_asked
-from console.lib.tables import Column, Table
+from console.lib.tables import Table
 from console.observe.history.metrics import PUT, RETAINED, TOPIC
 from console.observe.history.pages import history_context
-from console.observe.history.reading import Spark, fill_sparks, last_of, sparks, subject_sparks
+from console.observe.history.reading import Spark, fill_sparks, subject_sparks
 from console.observe.history.series import Line
-from console.observe.history.topic_lags import TopicLag, topic_lags
 from console.observe.history.without_brokers import with_history_fallback
-from console.people.audit.record import change
 from console.people.audit.undo import undo_address
 from console.ui.copies import (
     CopyText,
@@ -55,86 +61,19 @@ from console.ui.copies import (
     name_servers,
     plain_text,
 )
-from console.ui.danger import Danger, Effect, ask, confirmation
+from console.ui.danger import ask, confirmation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from django.http import HttpRequest, HttpResponse
 
-    from console.broker.configs.models import Label
-    from console.gateway.answers import QueueStatus, Topic, Traffic
+    from console.gateway.answers import QueueStatus, Topic
     from console.lib.stored import BrokerQueue
     from console.people.audit.models import Entry
 
 
-KIND_LABELS = {
-    TopicKind.NORMAL: gettext_lazy("Normal"),
-    TopicKind.RETRY: gettext_lazy("Retry"),
-    TopicKind.DLQ: gettext_lazy("Dead letter"),
-    TopicKind.SYSTEM: gettext_lazy("System"),
-}
-
-
-WORDS = Words(
-    plural=gettext_lazy("Topics"),
-    new=gettext_lazy("New topic"),
-    created=gettext_lazy("Topic %(name)s was created."),
-    edit=gettext_lazy("Edit topic"),
-    changed=gettext_lazy("Topic %(name)s was changed."),
-    deleted=gettext_lazy("Topic %(name)s was deleted."),
-    undone=gettext_lazy("Topic %(name)s was restored."),
-)
-
-
-KIND_STATES = {TopicKind.NORMAL: "accent", TopicKind.RETRY: "warn", TopicKind.DLQ: "bad"}
-
-
-COLUMNS = (
-    Column("topic", gettext_lazy("Topic"), is_sorted=True),
-    Column("owner", gettext_lazy("Owner"), is_sorted=True, is_extra=True),
-    Column("type", gettext_lazy("Type")),
-    Column("queues", gettext_lazy("Queues"), "w / r", is_number=True, is_sorted=True),
-    Column("permission", gettext_lazy("Permission")),
-    Column("brokers", gettext_lazy("Brokers"), css="muted"),
-    Column("trend", gettext_lazy("Trend"), "1 h", is_sorted=True, is_fact=True, css="spark-cell"),
-    Column(
-        "received", gettext_lazy("Received"), gettext_lazy("msg/s"), is_number=True, is_fact=True
-    ),
-    Column("hour", gettext_lazy("Last hour"), gettext_lazy("msg"), is_number=True, is_fact=True),
-    Column("day", gettext_lazy("Last day"), gettext_lazy("msg"), is_number=True),
-    Column("groups", gettext_lazy("Groups"), is_number=True, is_extra=True),
-    Column(
-        "lag",
-        gettext_lazy("Lag"),
-        gettext_lazy("msg"),
-        is_number=True,
-        is_sorted=True,
-        is_fact=True,
-    ),
-)
-
-
 TILES = {"received": Line("", PUT), "retained": Line("", RETAINED)}
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRow:
-    """A row of the list."""
-
-    topic: Topic
-    traffic: Traffic | None
-    spark: Spark | None
-    lag: TopicLag | None
-    label: Label | None = None
-
-    @property
-    def kind_label(self) -> str:
-        return str(KIND_LABELS[self.topic.kind])
-
-    @property
-    def kind_state(self) -> str:
-        return KIND_STATES.get(self.topic.kind, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,92 +90,29 @@ class QueueRow:
 @page
 def listing(request: HttpRequest) -> HttpResponse:
     query = search_text(request)
-    kind = request.GET.get("kind", TopicKind.NORMAL)
     every = list(gateway().topics.all().values())
     labels = labels_of(TOPIC)
-    owners = {name: each.owner.lower() for name, each in labels.items()}
-    matching = [
-        topic
-        for topic in every
-        if query.lower() in topic.name.lower() or query.lower() in owners.get(topic.name, "")
-    ]
-    counts = Counter(topic.kind for topic in matching)
-    chips = [Chip("all", _("All"), len(matching))]
-    chips += [Chip(each, str(label), counts[each]) for each, label in KIND_LABELS.items()]
-    if kind not in {chip.value for chip in chips}:
-        kind = TopicKind.NORMAL
-    shown = [topic for topic in matching if kind in {"all", topic.kind}]
+    found = found_topics(matching(every, query, labels), request.GET.get("kind", ""))
     table = Table(request, COLUMNS, sort="topic")
-    received = Line("received", PUT)
-    # Sorting needs the history of all topics; otherwise the current page's is enough.
-    trends = (
-        sparks(TOPIC, [topic.name for topic in shown], received, now_ms())
-        if table.sort_name == "trend"
-        else {}
-    )
-    # The same applies to the lag.
-    every_lag = (
-        topic_lags([topic.name for topic in shown], now_ms()) if table.sort_name == "lag" else {}
-    )
-    ordered = table.sorted(
-        shown,
-        {
-            "topic": lambda topic: topic.name.lower(),
-            "owner": lambda topic: owners.get(topic.name) or None,
-            "queues": lambda topic: topic.write_queue_nums,
-            "trend": lambda topic: last_of(trends.get(topic.name)),
-            "lag": lambda topic: lag_in(every_lag.get(topic.name)),
-        },
-    )
+    history = ListHistory.to_sort(table, found.shown)
+    ordered = sorted_topics(table, found.shown, history, labels)
     if is_file_asked(request):
         return topics_file(ordered)
     rows = page_of(request, ordered)
-    topics = list(rows.object_list)
-    names = [topic.name for topic in topics]
-    traffic = gateway().topics.traffic(names) if topics else {}
-    received_of = trends or sparks(TOPIC, names, received, now_ms())
-    lags = every_lag or topic_lags(names, now_ms())
     context = {
         "table": table,
         "file_address": file_address(request),
-        "rows": [
-            TopicRow(
-                topic,
-                traffic.get(topic.name),
-                received_of.get(topic.name),
-                lags.get(topic.name),
-                labels.get(topic.name),
-            )
-            for topic in topics
-        ],
+        "rows": topic_rows(list(rows.object_list), history, labels),
         "page": rows,
-        "chips": chips,
-        "kind": kind,
+        "chips": found.chips,
+        "kind": found.kind,
         "query": query,
         "is_narrowed": bool(query)
-        or kind != TopicKind.NORMAL
+        or found.kind != TopicKind.NORMAL
         or any(topic.kind is TopicKind.NORMAL for topic in every),
         "read_at_ms": now_ms(),
     }
     return render(request, "topics/list.html", context)
-
-
-def lag_in(found: TopicLag | None) -> int | None:
-    return None if found is None else found.lag
-
-
-def get_topic(name: str) -> Topic:
-    """Return a topic by name, or the 404 page."""
-    topic = gateway().topics.all().get(name)
-    if topic is None:
-        raise MissingError(
-            _(
-                "No broker has a topic named %(name)s. It may have been deleted. Names are "
-                "case-sensitive."
-            )
-            % {"name": name}
-        )
-    return topic
 
 
 def queue_context(topic: Topic) -> dict[str, Any]:
@@ -349,87 +225,11 @@ def queues(request: HttpRequest, topic: str) -> HttpResponse:
     return render(request, "topics/_queues.html", queue_context(get_topic(topic)))
 
 
-def every() -> Mapping[str, Topic]:
-    return gateway().topics.all()
-
-
-def save(config: TopicConfig, broker_names: Sequence[str]) -> None:
-    gateway().topics.save(config, broker_names)
-
-
-def remove(topic: str) -> None:
-    gateway().topics.delete(topic)
-
-
-def in_use(topic: str) -> str | None:
-    """Return why a topic that was just created can't simply be deleted."""
-    stored = sum(row.message_count for row in gateway().topics.status(topic))
-    if not stored:
-        return None
-    return ngettext(
-        "The topic now holds %(count)d message. To delete it anyway, open the topic's page.",
-        "The topic now holds %(count)d messages. To delete them anyway, open the topic's page.",
-        stored,
-    ) % {"count": stored}
-
-
-def danger_of(topic: Topic) -> Danger:
-    """Return the effects of deleting a topic, and the required confirmation."""
-    detail_page = reverse("topics:detail", args=[topic.name])
-    status = gateway().topics.status(topic.name)
-    groups = gateway().topics.consumers(topic.name)
-    connections = gateway().groups.connections_of(groups) if groups else {}
-    online = sum(each.is_online for each in connections.values())
-    return Danger(
-        title=_("Delete topic %(name)s?") % {"name": topic.name},
-        text=_(
-            "The brokers delete its queues and all consumer offsets in it. They then reject "
-            "its producers, unless topic auto-creation is on."
-        ),
-        effects=(
-            Effect(
-                _("Messages retained"),
-                sum(row.message_count for row in status),
-                _("lost permanently"),
-                is_bad=True,
-            ),
-            Effect(_("Queues"), len(status), ", ".join(topic.configs)),
-            Effect(_("Groups that lose their offsets here"), len(groups), shorten(groups)),
-            Effect(_("Groups with connected consumers"), online, is_bad=True),
-        ),
-        undo=_("The messages can't be restored. Undo recreates the topic, empty."),
-        action=_("Delete topic"),
-        keep=_("Cancel"),
-        address=reverse("topics:delete", args=[topic.name]),
-        back=detail_page,
-        name=topic.name,
-    )
-
-
-def purge_danger(topic: Topic) -> Danger:
-    """Return the effects of purging a topic, and the required confirmation."""
-    of_delete = danger_of(topic)
-    return replace(
-        of_delete,
-        title=_("Purge topic %(name)s?") % {"name": topic.name},
-        text=_(
-            "Brokers can't empty a topic, so the console deletes it and creates it again with "
-            "the same settings. Its queues start at 0. Producers may be rejected for a moment, "
-            "and connected consumers find the new queues within 30 seconds."
-        ),
-        undo=_("The messages can't be restored."),
-        action=_("Purge topic"),
-        icon="eraser",
-        address=reverse("topics:purge", args=[topic.name]),
-    )
-
-
 @form_for(Action.TOPIC, "topic")
 def purge(request: HttpRequest, topic: str) -> HttpResponse:
     """Purge a topic: delete it, and recreate it with the same configuration on each broker."""
     subject = get_topic(topic)
-    if subject.is_system or subject.kind is not TopicKind.NORMAL:
-        raise PermissionDenied
+    require_purgeable(subject)
     danger = purge_danger(subject)
     question = confirmation(request, danger)
     if question is not None:
@@ -448,29 +248,7 @@ def purge(request: HttpRequest, topic: str) -> HttpResponse:
     return redirect("topics:detail", topic)
 
 
-def purge_topic(request: HttpRequest, subject: Topic, deleted: list[Entry]) -> Entry:
-    """Delete and recreate a topic under an audit entry, which `deleted` gets in between.
-
-    Raises:
-        GatewayError: a broker refused; if `deleted` has the entry, the topic is gone.
-    """
-    before = {"configs": state_of(subject)}
-    with change(request, "topic.purge", subject.name, before=before) as entry:
-        gateway().topics.delete(subject.name)
-        deleted.append(entry)
-        for broker_name, config in subject.configs.items():
-            gateway().topics.save(config, [broker_name])
-    return entry
-
-
-PAGES = ConfigPages(
-    "topic",
-    "topics",
-    WORDS,
-    TopicForm,
-    TopicConfig,
-    Requests(every, save, remove, in_use, objection),
-)
+PAGES = ConfigPages(TOPICS, "topics")
 
 
 @form_for(Action.TOPIC)
@@ -495,8 +273,7 @@ def delete(request: HttpRequest, topic: str) -> HttpResponse:
         request,
         subject,
         danger_of(subject),
-        act=lambda: gateway().topics.delete(topic),
-        before=lambda: {"configs": state_of(subject)},
+        lambda: delete_topic(request, subject),
     )
 
 
@@ -504,9 +281,9 @@ def delete(request: HttpRequest, topic: str) -> HttpResponse:
 def label(request: HttpRequest, topic: str) -> HttpResponse:
     subject = get_topic(topic)
     refuse_system(subject)
-    return labels.edit(request, PAGES, topic)
+    return label_pages.edit(request, PAGES, topic)
 
 
 @form_for(Action.TOPIC)
 def label_undo(request: HttpRequest, entry: int) -> HttpResponse:
-    return labels.undo(request, PAGES, entry)
+    return label_pages.undo(request, PAGES, entry)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Q
 from django.http import StreamingHttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext, gettext_lazy as _
@@ -18,12 +17,12 @@ from console.people.audit.exporting import csv_lines, json_lines
 from console.people.audit.models import Entry
 from console.people.audit.objects import object_address, people_among
 from console.people.audit.record import change
+from console.people.audit.searching import narrowed
 from console.people.audit.undo import undo_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from django.db.models import QuerySet
     from django.http import HttpRequest, HttpResponse
     from django.http.response import HttpResponseBase
 
@@ -106,15 +105,6 @@ def listing(request: HttpRequest) -> HttpResponse:
         "kinds": [("csv", "CSV"), ("jsonl", "JSON lines")],
     }
     return render(request, "audit/list.html", context)
-
-
-def narrowed(query: str, action: str) -> QuerySet[Entry]:
-    """Return the entries that match a filter."""
-    entries = Entry.objects.all()
-    if query:
-        words = Q(subject__icontains=query) | Q(actor_name__icontains=query)
-        entries = entries.filter(words | Q(request_id=query))
-    return entries.filter(action=action) if action else entries
 
 
 @administrators_action
