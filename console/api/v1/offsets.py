@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -18,22 +20,21 @@ from console.api.problems import ProblemError, of_form
 from console.api.requestbody import json_object, valid_form
 from console.api.schemas import Done, DryRun, Number, PlanOut, plan_of
 from console.broker.offsets.forms import ResetForm, SubjectForm
-from console.broker.offsets.plan import Mode, Plan, PlanError, ResetRequest
+from console.broker.offsets.plan import Plan, PlanError
 from console.broker.offsets.reset_progress import following_of
-from console.broker.offsets.views import (
-    SUBJECT_SEPARATOR,
+from console.broker.offsets.services import (
     carry_out,
     changed_since,
     danger_of,
+    done_message,
+    get_reset,
     is_unchanged_since,
-    offsets_before,
     pack,
     plan_reset,
-    reset_of,
+    plan_restore,
     subject_context,
 )
 from console.gateway.access import gateway
-from console.lib.missing import MissingError
 
 Group = Annotated[str, Field(min_length=1, max_length=names.GROUP_LENGTH_MAX)]
 Topic = Annotated[str, Field(min_length=1, max_length=names.RETRY_TOPIC_LENGTH_MAX)]
@@ -121,10 +122,7 @@ def offsets(request: HttpRequest, group: Group, topic: Topic) -> dict[str, Any]:
 )
 def offset_following(request: HttpRequest, entry: Number) -> dict[str, Any]:
     """Get how far consumers have followed a reset, by its audit log entry."""
-    reset = reset_of(entry)
-    if reset is None:
-        raise MissingError(_("This reset doesn't exist."))
-    group, _separator, topic = reset.subject.partition(SUBJECT_SEPARATOR)
+    reset, group, topic = get_reset(entry)
     found = following_of(reset, group, topic)
     queues = [
         {
@@ -156,7 +154,9 @@ def offset_reset(request: HttpRequest, dry_run: DryRun = False) -> Done | PlanOu
     require(request, Action.OFFSET, group)
     queues = subject_context(gateway().groups.progress(group), topic)["queues"]
     form = valid_form(request, lambda data: ResetForm(data, queues=queues))
-    return preview_or_apply(request, plan_for(form.reset_request()), dry_run=dry_run)
+    with plan_errors_as_problems():
+        plan = plan_reset(form.reset_request())
+    return preview_or_apply(request, plan, dry_run=dry_run)
 
 
 def subject_of_body(asked: dict[str, Any]) -> dict[str, str]:
@@ -168,9 +168,11 @@ def subject_of_body(asked: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def plan_for(reset_request: ResetRequest) -> Plan:
+@contextmanager
+def plan_errors_as_problems() -> Iterator[None]:
+    """Raise a ProblemError for a plan that isn't possible."""
     try:
-        return plan_reset(reset_request)
+        yield
     except PlanError as error:
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
 
@@ -188,25 +190,18 @@ def preview_or_apply(request: HttpRequest, plan: Plan, *, dry_run: bool) -> Done
     if problem is not None:
         raise ProblemError(HTTPStatus.CONFLICT, problem)
     entry = carry_out(request, sealed)
-    detail = _("Group %(group)s was reset in %(count)d queues of %(topic)s.") % {
-        "group": plan.reset_request.group,
-        "count": len(entry.after),
-        "topic": plan.reset_request.topic,
-    }
-    return Done(detail=detail, entry=entry.pk)
+    return Done(
+        detail=done_message(plan.reset_request.group, plan.reset_request.topic, entry),
+        entry=entry.pk,
+    )
 
 
 def undo_reset(request: HttpRequest, entry: int, *, dry_run: bool) -> Done | PlanOut:
     """Restore the offsets from before a reset, unless an offset has changed since."""
-    reset = reset_of(entry)
-    if reset is None:
-        raise MissingError(_("This reset doesn't exist."))
-    group, _separator, topic = reset.subject.partition(SUBJECT_SEPARATOR)
+    reset, group, topic = get_reset(entry)
     require(request, Action.OFFSET, group)
-    reset_request = ResetRequest(
-        group=group, topic=topic, mode=Mode.RESTORE, offsets=offsets_before(reset)
-    )
-    plan = plan_for(reset_request)
+    with plan_errors_as_problems():
+        plan = plan_restore(reset, group, topic)
     if not dry_run and not plan.is_idle and not is_unchanged_since(plan, reset):
         detail = _("Offsets changed after that reset. Preview with dry_run and reset them again.")
         raise ProblemError(HTTPStatus.CONFLICT, detail)

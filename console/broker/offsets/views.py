@@ -15,19 +15,28 @@ from console.accounts.actions import Action
 from console.accounts.permissions import action_for, form_for, page, page_for, require
 from console.accounts.rights import rights_on
 from console.broker.offsets.forms import ResetForm, SubjectForm
-from console.broker.offsets.plan import Mode, PlanError, ResetRequest, committed, make_plan
+from console.broker.offsets.plan import Mode, PlanError
 from console.broker.offsets.reset_progress import following_of
+from console.broker.offsets.services import (
+    PLAN_SALT,
+    carry_out,
+    changed_since,
+    danger_of,
+    done_message,
+    get_reset,
+    is_unchanged_since,
+    pack,
+    plan_reset,
+    plan_restore,
+    reset_of,
+    subject_context,
+    subject_of,
+)
 from console.gateway.access import gateway
-from console.gateway.answers import TopicKind, known_lag
+from console.gateway.answers import TopicKind
 from console.gateway.errors import GatewayError
-from console.lib.missing import MissingError
-from console.lib.moment import now_ms
-from console.lib.stored import BrokerQueue
-from console.people.audit.models import Entry
-from console.people.audit.record import change
 from console.people.audit.undo import offer_undo
 from console.ui.copies import CopyText, json_text, mqadmin, mqadmin_text
-from console.ui.danger import Danger, Effect
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -35,12 +44,7 @@ if TYPE_CHECKING:
     from console.broker.offsets.plan import Plan
     from console.gateway.answers import ConsumeProgress
 
-# Signed, so that `apply` does what the preview showed if the offsets haven't changed.
-PLAN_SALT = "console.offsets.plan"
 PLAN_SECONDS_MAX = 600
-RESET_ACTION = "offset.reset"
-# Neither a group nor a topic can contain a space.
-SUBJECT_SEPARATOR = " · "
 
 
 @page
@@ -87,30 +91,6 @@ def topic_names(progress: ConsumeProgress) -> list[str]:
     return own + others
 
 
-def subject_context(progress: ConsumeProgress, topic: str) -> dict[str, Any]:
-    """Return a group's state in one topic by queue, including queues it never read."""
-    in_topic = progress.in_topic(topic)
-    rows = {row.queue: row for row in in_topic}
-    status = gateway().topics.status(topic)
-    return {
-        "rows": [
-            {
-                "status": each,
-                "consumer_offset": row.consumer_offset if row else None,
-                "lag": row.lag if row else None,
-                "is_beyond_end": row is not None and row.is_beyond_end,
-            }
-            for each in status
-            for row in [rows.get(each.queue)]
-        ],
-        "queues": [each.queue for each in status],
-        "lag": known_lag(in_topic),
-        "is_beyond_end": any(row.is_beyond_end for row in in_topic),
-        "connections": gateway().groups.connections(progress.group),
-        "read_at_ms": now_ms(),
-    }
-
-
 @page_for(Action.OFFSET)
 def preview(request: HttpRequest) -> HttpResponse:
     """Show the effects of a reset; changes nothing."""
@@ -135,18 +115,12 @@ def preview(request: HttpRequest) -> HttpResponse:
 @form_for(Action.OFFSET)
 def restore(request: HttpRequest, entry: int) -> HttpResponse:
     """Show the effects of undoing an earlier reset; a POST applies it if no offset has moved."""
-    reset = reset_of(entry)
-    if reset is None:
-        raise MissingError(_("This reset doesn't exist."))
-    group, _separator, topic = reset.subject.partition(SUBJECT_SEPARATOR)
+    reset, group, topic = get_reset(entry)
     require(request, Action.OFFSET, group)
     context = subject_context(gateway().groups.progress(group), topic)
     context |= {"group": group, "topic": topic, "restored": reset}
-    reset_request = ResetRequest(
-        group=group, topic=topic, mode=Mode.RESTORE, offsets=offsets_before(reset)
-    )
     try:
-        plan = plan_reset(reset_request)
+        plan = plan_restore(reset, group, topic)
     except PlanError as error:
         context["problem"] = str(error)
     else:
@@ -159,56 +133,6 @@ def restore(request: HttpRequest, entry: int) -> HttpResponse:
             messages.warning(request, sentence)
         context |= {"plan": plan, "danger": danger_of(plan), "copies": copies_of(plan)}
     return render(request, "offsets/preview.html", context)
-
-
-def danger_of(plan: Plan) -> Danger:
-    """Return the effects of a reset on the group, with counts."""
-    group, topic = plan.reset_request.group, plan.reset_request.topic
-    if plan.is_online:
-        text = _(
-            "The group is consuming. The broker sends the new offsets to its consumers, which "
-            "pause for about 10 seconds. The numbers may shift slightly because of messages "
-            "consumed or received until then. The audit log records the offsets actually set."
-        )
-    else:
-        text = _(
-            "The group is offline. The broker stores exactly these offsets. If any offset "
-            "changes before you confirm, nothing is applied."
-        )
-    new = sum(move.old is None for move in plan.moves)
-    note = _("%(count)d without an offset so far") % {"count": new} if new else ""
-    undo = _(
-        "Undo restores the old offsets. If offsets have changed by then, you see a preview first."
-    )
-    return Danger(
-        title=_("Reset offsets of %(group)s?") % {"group": group},
-        text=text,
-        effects=(
-            Effect(
-                _("Messages redelivered"),
-                plan.redelivered,
-                _("consumers receive them again"),
-                is_bad=True,
-            ),
-            Effect(
-                _("Messages skipped"),
-                plan.skipped,
-                _("this group won't consume them"),
-                is_bad=True,
-            ),
-            Effect(_("Queues"), len(plan.moves), note),
-        ),
-        undo=undo,
-        action=_("Reset offsets"),
-        keep=_("Cancel"),
-        address=reverse("offsets:apply"),
-        back=f"{reverse('offsets:index')}?{urlencode({'group': group, 'topic': topic})}",
-        icon="rotate-ccw",
-        hidden={"token": signing.dumps(pack(plan), salt=PLAN_SALT)},
-        refusal=_("The group is already at these offsets, so there's nothing to change.")
-        if plan.is_idle
-        else "",
-    )
 
 
 def copies_of(plan: Plan) -> list[CopyText]:
@@ -234,20 +158,6 @@ def copies_of(plan: Plan) -> list[CopyText]:
         "f": True,
     }
     return [mqadmin_text([mqadmin("resetOffsetByTime", options)]), value]
-
-
-def is_unchanged_since(plan: Plan, reset: Entry) -> bool:
-    """Whether the offsets are still those set by a reset."""
-    return all(reset.after.get(str(move.queue)) == str(move.old) for move in plan.moves)
-
-
-def offsets_before(reset: Entry) -> dict[BrokerQueue, int]:
-    """Return the offsets that an entry replaced, omitting queues without an earlier offset."""
-    return {
-        BrokerQueue.parse(key): int(offset)
-        for key, offset in (reset.before or {}).items()
-        if offset is not None
-    }
 
 
 @action_for(Action.OFFSET)
@@ -281,97 +191,13 @@ def apply_plan(request: HttpRequest, plan: dict[str, Any]) -> HttpResponse:
         return redirect(back)
     if plan["is_online"]:
         back += f"&watch={done.pk}"
-    sentence = _("Group %(group)s was reset in %(count)d queues of %(topic)s.")
-    values = {"group": group, "count": len(done.after), "topic": topic}
-    offer_undo(request, sentence % values, done)
+    offer_undo(request, done_message(group, topic, done), done)
     return redirect(back)
 
 
 @page
 def following(request: HttpRequest, entry: int) -> HttpResponse:
     """Show the part of the page that follows the consumers of a reset."""
-    reset = reset_of(entry)
-    if reset is None:
-        raise MissingError(_("This reset doesn't exist."))
-    group, _separator, topic = reset.subject.partition(SUBJECT_SEPARATOR)
+    reset, group, topic = get_reset(entry)
     context = {"following": following_of(reset, group, topic)}
     return render(request, "offsets/_following.html", context)
-
-
-def reset_of(entry: int) -> Entry | None:
-    """Return the audit entry of a completed reset."""
-    resets = Entry.objects.filter(action=RESET_ACTION, outcome=Entry.Outcome.DONE)
-    return resets.filter(pk=entry).first()
-
-
-def subject_of(group: str, topic: str) -> str:
-    return f"{group}{SUBJECT_SEPARATOR}{topic}"
-
-
-def plan_reset(reset_request: ResetRequest) -> Plan:
-    brokers = gateway()
-    return make_plan(brokers.topics, brokers.groups, brokers.offsets, reset_request)
-
-
-def pack(plan: Plan) -> dict[str, Any]:
-    """Encode a plan for the browser; 64-bit numbers are text."""
-    reset_request = plan.reset_request
-    return {
-        "group": reset_request.group,
-        "topic": reset_request.topic,
-        "mode": reset_request.mode.value,
-        "is_online": plan.is_online,
-        "is_by_time": reset_request.is_by_time,
-        "timestamp_ms": str(reset_request.broker_timestamp_ms),
-        "moves": [
-            [str(move.queue), None if move.old is None else str(move.old), str(move.new)]
-            for move in plan.moves
-        ],
-    }
-
-
-def changed_since(plan: dict[str, Any]) -> str | None:
-    """Return why a plan is outdated. Offsets of an online group move all the time."""
-    is_online = gateway().groups.connections(plan["group"]).is_online
-    if is_online and not plan["is_online"]:
-        return _(
-            "Consumers connected after the preview, so nothing was applied. Refresh the "
-            "preview and try again."
-        )
-    if plan["is_online"] and not is_online:
-        return _(
-            "The group's consumers disconnected after the preview, so nothing was applied. "
-            "Refresh the preview and try again."
-        )
-    if not is_online:
-        now = committed(gateway().groups, plan["group"], plan["topic"])
-        for queue, old, _new in plan["moves"]:
-            found = now.get(BrokerQueue.parse(queue))
-            if found != (None if old is None else int(old)):
-                return _(
-                    "Offsets changed after the preview, so nothing was applied. Refresh the "
-                    "preview and try again."
-                )
-    return None
-
-
-def carry_out(request: HttpRequest, plan: dict[str, Any]) -> Entry:
-    """Move the offsets under an audit entry that records the resulting offsets."""
-    group, topic = plan["group"], plan["topic"]
-    before = {queue: old for queue, old, _new in plan["moves"]}
-    after = {queue: new for queue, _old, new in plan["moves"]}
-    subject = subject_of(group, topic)
-    with change(request, RESET_ACTION, subject, before=before, after=after) as entry:
-        entry.remark = plan["mode"]
-        if not plan["is_online"]:
-            targets = {BrokerQueue.parse(queue): int(new) for queue, new in after.items()}
-            gateway().offsets.commit(group, topic, targets)
-            return entry
-        if not plan["is_by_time"]:
-            targets = {BrokerQueue.parse(queue): int(new) for queue, new in after.items()}
-            gateway().offsets.move_online(group, topic, targets)
-            return entry
-        sent = gateway().offsets.reset_online(group, topic, int(plan["timestamp_ms"]))
-        # Record the brokers' result, since messages may have arrived in the meantime.
-        entry.after = {str(queue): str(offset) for queue, offset in sorted(sent.items())}
-    return entry
