@@ -14,7 +14,7 @@ from console.accounts.rights import rights_on
 from console.accounts.roles import acting_role, may_administer
 from console.observe.alerts.firing import firing_alerts
 from console.observe.history.metrics import BROKER, GROUP, TOPIC
-from console.observe.overview.views import known_issues
+from console.observe.overview.services import known_issues
 from console.people.preferences.cookies import THEME_COOKIE
 from console.people.preferences.middleware import preferences_on
 from console.people.preferences.models import Place, Preferences

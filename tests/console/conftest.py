@@ -18,7 +18,7 @@ from console.lib.moment import now_ms
 from console.observe.flow.pages import shared_flow
 from console.observe.history.access import history_store
 from console.observe.history.status import STATUS, Status
-from console.observe.overview.views import shared_summary
+from console.observe.overview.services import shared_summary
 from tests.analytics.lake.lakes import Lake
 from tests.analytics.store_builder import StoreBuilder
 

@@ -22,7 +22,7 @@ from console.observe.flow.pages import KEPT_MS, SharedFlow
 from console.observe.flow.reading import NODES_MAX, Flow, Node, Ribbon, flow_of
 from console.observe.history.access import history_store
 from console.observe.history.metrics import CONSUMED, LAG, PROGRESS, PUT, TOPIC, Subject, pair
-from console.observe.overview.views import SUMMARY_KEPT_MS
+from console.observe.overview.services import SUMMARY_KEPT_MS
 from tests.console.socket_client import SocketClient
 from tests.support.history_points import keep
 
@@ -210,7 +210,7 @@ def test_ten_overview_viewers_query_the_broker_as_often_as_one(
     actors, broker_requests, monkeypatch
 ) -> None:
     now = now_ms()
-    monkeypatch.setattr("console.observe.overview.views.now_ms", lambda: now)
+    monkeypatch.setattr("console.observe.overview.services.now_ms", lambda: now)
     url = reverse("overview:summary")
 
     actors.reader.get(url)
@@ -226,7 +226,7 @@ def test_a_hundred_overview_loads_query_the_broker_as_often_as_one(
     actors, broker_requests, monkeypatch
 ) -> None:
     now = now_ms()
-    monkeypatch.setattr("console.observe.overview.views.now_ms", lambda: now)
+    monkeypatch.setattr("console.observe.overview.services.now_ms", lambda: now)
 
     actors.reader.get(reverse("overview:index"))
     once = len(broker_requests)
@@ -235,14 +235,14 @@ def test_a_hundred_overview_loads_query_the_broker_as_often_as_one(
         assert actors.reader.get(reverse(name)).status_code == 200
     assert len(broker_requests) == once > 0
 
-    monkeypatch.setattr("console.observe.overview.views.now_ms", lambda: now + SUMMARY_KEPT_MS)
+    monkeypatch.setattr("console.observe.overview.services.now_ms", lambda: now + SUMMARY_KEPT_MS)
     actors.reader.get(reverse("overview:index"))
     assert len(broker_requests) == 2 * once
 
 
 def test_viewers_also_share_a_brokers_fault(actors, brokers, monkeypatch) -> None:
     now = now_ms()
-    monkeypatch.setattr("console.observe.overview.views.now_ms", lambda: now)
+    monkeypatch.setattr("console.observe.overview.services.now_ms", lambda: now)
     brokers.fails = NameServerDownError(["127.0.0.1:9876"], "refused")
     url = reverse("overview:summary")
 

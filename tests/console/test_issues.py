@@ -22,7 +22,7 @@ from console.observe.history.metrics import (
     Subject,
     pair,
 )
-from console.observe.overview.views import summarize_now
+from console.observe.overview.services import summarize_now
 from console.observe.verdicts.judge import HELD_MS, VERDICTS, Verdict, Verdicts
 from tests.support.history_points import keep
 

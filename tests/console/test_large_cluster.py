@@ -16,7 +16,7 @@ from console.gateway.fakes.broker import BROKER_NAME, FakeBroker
 from console.lib.moment import now_ms
 from console.observe.history.access import history_store
 from console.observe.history.metrics import GROUP, LAG, PROGRESS, PUT, TOPIC, Metric, Subject, pair
-from console.observe.overview.views import shared_summary
+from console.observe.overview.services import shared_summary
 from tests.support.history_points import STEP_MS, keep
 from tests.support.large_cluster import (
     CONNECTIONS,

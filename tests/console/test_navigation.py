@@ -9,7 +9,7 @@ import pytest
 from django.urls import reverse
 
 from console.frame import NAVIGATION_COOKIE, SECTIONS
-from console.observe.overview.views import shared_summary
+from console.observe.overview.services import shared_summary
 from tests.console.test_issues import NO_CONSUMER, judge, listed
 
 if TYPE_CHECKING:

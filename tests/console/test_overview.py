@@ -17,8 +17,8 @@ from console.gateway.known_addresses import known_addresses
 from console.lib.moment import now_ms
 from console.observe.history.access import history_store
 from console.observe.history.metrics import BROKER, GOT, GROUP, LAG, PUT, Subject
+from console.observe.overview.services import shared_summary, summarize_now
 from console.observe.overview.states import State
-from console.observe.overview.views import shared_summary, summarize_now
 from console.people.audit.models import Entry
 from tests.support.history_points import keep
 

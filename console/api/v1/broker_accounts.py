@@ -13,18 +13,19 @@ from django.utils.translation import gettext as _
 from ninja import Schema
 
 from console.api.operations import Need, operation
+from console.api.plans import changes_of, overtaken, unchanged
 from console.api.problems import ProblemError, of_form
 from console.api.requestbody import json_object, schema_of, valid_form
 from console.api.schemas import Done, DryRun, PlanOut, Text, plan_of
 from console.broker.broker_accounts import changing, listed
-from console.broker.broker_accounts.forms import AccountForm, QuestionForm, WhiteForm
-from console.broker.broker_accounts.views import (
+from console.broker.broker_accounts.changing import (
     danger_of_deletion,
     deletion,
     done_message,
     holders_or_404,
     undoable,
 )
+from console.broker.broker_accounts.forms import AccountForm, QuestionForm, WhiteForm
 from console.gateway.accounts import BrokerAccount
 from console.people.audit.models import Entry
 
@@ -254,18 +255,17 @@ def preview_or_apply(
     request: HttpRequest, all_of: BrokersAccess, plan: Plan, secret: str | None, *, dry_run: bool
 ) -> Done | PlanOut:
     """Preview a change, or apply it."""
-    changes = {"seen": plan.seen, "now": plan.now, "wanted": plan.wanted}
+    changes = changes_of(plan)
     refusal = changing.objection_to(plan)
     if dry_run:
         title = f"{changing.action_of(plan)} {plan.name}"
         return PlanOut(title=title, changes=changes, refusal=refusal)
     if plan.is_idle:
-        return Done(detail=_("The account already has these values, so nothing was changed."))
+        return unchanged()
     if refusal:
         raise ProblemError(HTTPStatus.CONFLICT, refusal)
     if plan.is_overtaken:
-        detail = _("Someone else made a change in the meantime, so nothing was changed.")
-        raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
+        raise overtaken(changes)
     if changing.has_new_secret(plan) and secret is None:
         detail = _("A secret is required. Set %(field)s.") % {"field": SECRET_FIELD}
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)

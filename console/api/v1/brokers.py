@@ -11,13 +11,12 @@ from django.utils.translation import gettext as _
 from ninja import Schema
 
 from console.api.operations import Need, operation
+from console.api.plans import changes_of, overtaken, unchanged
 from console.api.problems import ProblemError
 from console.api.requestbody import json_object, valid_form
 from console.api.schemas import Done, DryRun, Number, PlanOut, Text, plan_of
-from console.broker.brokers.configuration_views import (
+from console.broker.brokers.configuring import (
     KIND,
-    KeyForm,
-    broker_node,
     configure,
     done_message,
     key_of,
@@ -25,7 +24,14 @@ from console.broker.brokers.configuration_views import (
     state,
     undoing,
 )
-from console.broker.brokers.views import apply_promotion, danger_of, set_of
+from console.broker.brokers.forms import KeyForm
+from console.broker.brokers.services import (
+    apply_promotion,
+    broker_node,
+    danger_of,
+    promotion_message,
+    set_of,
+)
 from console.broker.configs.plan import Plan
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerNode, RuntimeInfo
@@ -33,7 +39,7 @@ from console.gateway.errors import GatewayError
 from console.lib.moment import now_ms
 from console.observe.history.reading import collector_state
 from console.observe.overview.replication import BrokerSet
-from console.observe.overview.views import confirm_broker, current_summary
+from console.observe.overview.services import confirm_broker, current_summary
 from console.observe.verdicts.reading import current_verdicts
 from console.observe.verdicts.words import Shown
 from console.people.audit.models import Entry
@@ -301,14 +307,13 @@ def preview_or_apply_key(
     request: HttpRequest, node: BrokerNode, key: str, plan: Plan, *, dry_run: bool
 ) -> Done | PlanOut:
     """Preview a change of a key, or apply it."""
-    changes = {"seen": plan.seen, "now": plan.now, "wanted": plan.wanted}
+    changes = changes_of(plan)
     if dry_run:
         return PlanOut(title=f"broker.configure {plan.name} {key}", changes=changes)
     if plan.is_idle:
-        return Done(detail=_("The account already has these values, so nothing was changed."))
+        return unchanged()
     if plan.is_overtaken:
-        detail = _("Someone else made a change in the meantime, so nothing was changed.")
-        raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
+        raise overtaken(changes)
     return Done(detail=done_message(key, plan), entry=configure(request, node, key, plan).pk)
 
 
@@ -345,9 +350,7 @@ def broker_promote(
     if danger.refusal:
         raise ProblemError(HTTPStatus.CONFLICT, danger.refusal)
     done = apply_promotion(request, node, is_forced=force)
-    detail = _("%(address)s is now the master of %(name)s, in epoch %(epoch)d.")
-    values = {"address": node.address, "name": broker_name, "epoch": done.epoch}
-    return Done(detail=detail % values)
+    return Done(detail=promotion_message(node, done))
 
 
 @operation(

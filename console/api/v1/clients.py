@@ -25,7 +25,7 @@ from console.api.schemas import (
 )
 from console.broker.clients.disconnecting import close_connections, danger_of, found_connections
 from console.broker.clients.forms import DisconnectForm
-from console.broker.clients.views import words_of
+from console.broker.clients.producers import words_of
 from console.gateway.access import gateway
 from console.gateway.connections import every_group
 

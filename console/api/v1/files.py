@@ -13,6 +13,7 @@ from pydantic import Field
 
 from console.accounts.rights import rights_on
 from console.api.operations import Need, operation
+from console.api.plans import changes_of, overtaken, unchanged
 from console.api.problems import ProblemError
 from console.api.schemas import (
     LIMIT,
@@ -32,16 +33,16 @@ from console.broker.files import planning
 from console.broker.files.changing import merge, plan_of, read
 from console.broker.files.models import REASON_CHARACTERS_MAX, FileVersion, keep
 from console.broker.files.rights import require_change
-from console.broker.files.views import (
+from console.broker.files.services import (
     checked,
-    difference,
     file_of,
     known,
     masters,
+    reported_document,
+    restoring,
     row_of,
     undoing,
 )
-from console.gateway.access import gateway
 from console.gateway.files import ConfigFile
 from console.lib.missing import MissingError
 from console.people.audit.models import Entry
@@ -124,10 +125,7 @@ def file_version(request: HttpRequest, version: Number) -> Any:
 def file(request: HttpRequest, broker_name: Text, file: Text) -> dict[str, Any]:
     """Get a file as the broker writes it."""
     kind = known(broker_name, file)
-    document: dict[str, Any] | None = gateway().files.read(kind, [broker_name])[broker_name]
-    if document is None:
-        raise MissingError(_("This broker doesn't report this file."))
-    return document
+    return reported_document(broker_name, kind)
 
 
 @operation(
@@ -181,17 +179,16 @@ def preview_or_apply(
     """Preview the plan for a file, or apply it."""
     shown = planning.shown(plan)
     refusal, objection = " ".join(shown.refusals), " ".join(shown.costs)
-    changes = {"seen": plan.seen, "now": plan.now, "wanted": plan.wanted}
+    changes = changes_of(plan)
     if dry_run:
         title = f"{planning.ACTION} {plan.name}"
         return PlanOut(
             title=title, refusal=refusal, objection=objection, changes=changes, seen=seen
         )
     if plan.is_idle:
-        return Done(detail=_("The account already has these values, so nothing was changed."))
+        return unchanged()
     if plan.is_overtaken:
-        detail = _("Someone else made a change in the meantime, so nothing was changed.")
-        raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
+        raise overtaken(changes)
     planning.require_own(request, plan)
     if refusal or (objection and not accept):
         more = {"refusal": refusal, "objection": objection}
@@ -272,8 +269,7 @@ def file_restore(
     if found is None:
         raise MissingError(_("This version doesn't exist or was deleted."))
     kind = editable(request, found.broker_name, found.file)
-    now = read(found.broker_name, kind)
-    plan = plan_of(found.broker_name, kind, now, now, difference(now, found.entries))
+    plan = restoring(found, kind)
     return preview_or_apply(request, plan, dry_run=dry_run, accept=accept, reason=reason)
 
 

@@ -6,18 +6,18 @@ from http import HTTPStatus
 from typing import Any
 
 from django.http import HttpRequest
-from django.utils.translation import gettext as _
 from ninja import Schema
 
 from console.api.operations import Need, operation
+from console.api.plans import changes_of, overtaken, unchanged
 from console.api.problems import ProblemError
 from console.api.requestbody import json_object, valid_form
 from console.api.schemas import Done, DryRun, PlanOut, Text, plan_of
 from console.api.v1.configuring import Accept
 from console.broker.brokers import kv_changing, write_permission
-from console.broker.brokers.kv_changing import entry_of
-from console.broker.brokers.kv_views import KvForm, danger_of, undoable
-from console.broker.brokers.naming_views import name_server_reports
+from console.broker.brokers.forms import KvForm
+from console.broker.brokers.kv_changing import danger_of, entry_of, undoable
+from console.broker.brokers.name_server_reports import name_server_reports
 from console.broker.configs.plan import Plan
 from console.gateway.naming import ORDER_TOPIC_CONFIG
 from console.people.audit.models import Entry
@@ -108,16 +108,15 @@ def preview_or_apply_entry(
     request: HttpRequest, plan: Plan, *, dry_run: bool, accept: bool
 ) -> Done | PlanOut:
     """Preview a change of an entry, or apply it."""
-    changes = {"seen": plan.seen, "now": plan.now, "wanted": plan.wanted}
+    changes = changes_of(plan)
     objection = kv_changing.objection_to(plan)
     if dry_run:
         title = f"{kv_changing.action_of(plan)} {plan.name}"
         return PlanOut(title=title, objection=objection, changes=changes)
     if plan.is_idle:
-        return Done(detail=_("The account already has these values, so nothing was changed."))
+        return unchanged()
     if plan.is_overtaken:
-        detail = _("Someone else made a change in the meantime, so nothing was changed.")
-        raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
+        raise overtaken(changes)
     if objection and not accept:
         raise ProblemError(HTTPStatus.CONFLICT, objection, more={"objection": objection})
     outcome = kv_changing.apply_plan(request, plan)

@@ -8,7 +8,6 @@ from django.http import HttpRequest
 from ninja import Schema
 
 from console.accounts.actions import Action
-from console.accounts.rights import rights_on
 from console.api.operations import operation
 from console.api.schemas import (
     Cursor,
@@ -22,8 +21,9 @@ from console.api.schemas import (
     plan_of,
 )
 from console.api.v1.messages import MessageOut
-from console.broker.brokers import delay_views, transaction_views
-from console.broker.brokers.delays import Waiting, levels_of, next_in, with_key
+from console.broker.brokers import transactions
+from console.broker.brokers.delays import Waiting, level_in, levels_of, master, next_in, with_key
+from console.broker.brokers.services import visible
 from console.gateway.access import gateway
 
 
@@ -125,21 +125,20 @@ def delays(request: HttpRequest, broker_name: Text, broker_id: Number) -> list[d
             "last_due_ms": None if each.last is None else each.last.due_ms,
             "is_late": each.is_late,
         }
-        for each in levels_of(delay_views.master(broker_name, broker_id))
+        for each in levels_of(master(broker_name, broker_id))
     ]
 
 
 def waiting_out(
     request: HttpRequest, waiting: list[Waiting], more: int | None = None
 ) -> dict[str, Any]:
-    rights = rights_on(request)
-    shown = [each for each in waiting if rights.may(Action.SEE, each.topic)]
+    shown, hidden = visible(request, waiting)
     return {
         "items": [
             {"topic": each.topic, "due_ms": each.due_ms, "message": each.stored} for each in shown
         ],
         "next": None if more is None else cursor_of(more),
-        "hidden": len(waiting) - len(shown),
+        "hidden": hidden,
     }
 
 
@@ -155,8 +154,8 @@ def delayed(
     request: HttpRequest, broker_name: Text, broker_id: Number, level: Number, cursor: Cursor = ""
 ) -> dict[str, Any]:
     """List a delay level's messages, next due first."""
-    node = delay_views.master(broker_name, broker_id)
-    found = delay_views.level_in(levels_of(node), level)
+    node = master(broker_name, broker_id)
+    found = level_in(levels_of(node), level)
     place = place_of(cursor, (int,))
     if not found.count:
         return waiting_out(request, [])
@@ -175,7 +174,7 @@ def delayed_find(
     request: HttpRequest, broker_name: Text, broker_id: Number, key: Text
 ) -> dict[str, Any]:
     """Find a delayed message by its key or unique key."""
-    node = delay_views.master(broker_name, broker_id)
+    node = master(broker_name, broker_id)
     return waiting_out(request, with_key(node, levels_of(node), key) if key else [])
 
 
@@ -191,18 +190,17 @@ def timers(
     request: HttpRequest, broker_name: Text, broker_id: Number, key: Text = ""
 ) -> dict[str, Any]:
     """List pending timer messages: the next ones, or those with a key."""
-    delay_views.master(broker_name, broker_id)
+    master(broker_name, broker_id)
     found = gateway().sending.timers(broker_name, key)
     if found is None:
         return {"is_available": False, "total": 0, "next_due_ms": None, "items": [], "hidden": 0}
-    rights = rights_on(request)
-    shown = [each for each in found.timers if rights.may(Action.SEE, each.topic)]
+    shown, hidden = visible(request, found.timers)
     return {
         "is_available": True,
         "total": found.total,
         "next_due_ms": found.next_due_ms,
         "items": shown,
-        "hidden": len(found.timers) - len(shown),
+        "hidden": hidden,
     }
 
 
@@ -218,19 +216,18 @@ def broker_transactions(
     request: HttpRequest, broker_name: Text, broker_id: Number, cursor: Cursor = ""
 ) -> dict[str, Any]:
     """List a master's transactions without an outcome, oldest first."""
-    transaction_views.master(broker_name, broker_id)
+    transactions.master(broker_name, broker_id)
     place = place_of(cursor, (int,))
     halves = gateway().sending.undecided(broker_name, 0 if place is None else max(0, place[0]))
     if halves is None:
         return {"is_told": False, "total": 0, "items": [], "next": None, "hidden": 0}
-    rights = rights_on(request)
-    shown = [each for each in halves.halves if rights.may(Action.SEE, each.topic)]
+    shown, hidden = visible(request, halves.halves)
     return {
         "is_told": True,
         "total": halves.total,
         "items": shown,
         "next": None if halves.next_offset is None else cursor_of(halves.next_offset),
-        "hidden": len(halves.halves) - len(shown),
+        "hidden": hidden,
     }
 
 
@@ -251,9 +248,9 @@ def broker_transaction_decide(
     dry_run: DryRun = False,
 ) -> Done | PlanOut:
     """Commit, roll back or check a transaction: `commit`, `roll-back`, `check`."""
-    transaction_views.master(broker_name, broker_id)
-    half = transaction_views.half_at(request, broker_name, offset)
-    wanted = transaction_views.decision(deed)
+    transactions.master(broker_name, broker_id)
+    half = transactions.half_at(request, broker_name, offset)
+    wanted = transactions.decision(deed)
     if dry_run:
-        return plan_of(transaction_views.danger_of(half, wanted, "", ""))
-    return Done(detail=transaction_views.apply_decision(request, half, wanted))
+        return plan_of(transactions.danger_of(half, wanted, "", ""))
+    return Done(detail=transactions.apply_decision(request, half, wanted))

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from console.broker.configs.plan import Plan
@@ -19,6 +21,7 @@ from console.gateway.errors import GatewayError
 from console.lib.missing import MissingError
 from console.people.audit.models import Entry
 from console.people.audit.record import change
+from console.ui.danger import Danger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -316,3 +319,48 @@ def objection_to(plan: Plan) -> str:
                 "account for the console first (TREBUCHET_BROKER_ACCESS_KEY)."
             )
     return ""
+
+
+LIST = "broker_accounts:list"
+
+
+def deletion(all_of: BrokersAccess, access_key: str) -> Plan:
+    now = state_of(all_of, access_key, holders_or_404(all_of, access_key))
+    return Plan(access_key, now, now, dict.fromkeys(now), kind=ACCOUNT)
+
+
+def danger_of_deletion(all_of: BrokersAccess, plan: Plan) -> Danger:
+    return Danger(
+        title=_("Delete account %(key)s?") % {"key": plan.name},
+        text=_("%(brokers)s will reject clients that use this account.")
+        % {"brokers": ", ".join(plan.now)},
+        undo=_("This can't be undone. A recreated account has a different secret."),
+        action=_("Delete account"),
+        keep=_("Cancel"),
+        address=reverse("broker_accounts:delete", args=[plan.name]),
+        back=reverse(LIST),
+        name=plan.name,
+        refusal=objection_to(plan),
+    )
+
+
+def undoable(entry: int) -> Entry:
+    found: Entry = get_object_or_404(Entry, pk=entry, action__in=UNDONE, outcome=Entry.Outcome.DONE)
+    return found
+
+
+def done_message(plan: Plan) -> str:
+    if plan.kind == WHITE:
+        return _("The addresses without an account were changed.")
+    if plan.verb == "delete":
+        return _("Account %(key)s deleted.") % {"key": plan.name}
+    return _("Account %(key)s changed.") % {"key": plan.name}
+
+
+def holders_or_404(all_of: BrokersAccess, access_key: str) -> dict[str, BrokerAccount]:
+    held = all_of.holders(access_key)
+    if not held:
+        raise MissingError(
+            _("None of the brokers that responded has the account %(key)s.") % {"key": access_key}
+        )
+    return held

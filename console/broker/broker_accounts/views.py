@@ -6,18 +6,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from django.core import signing
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from console.accounts.permissions import administrators_form, administrators_page
 from console.broker.broker_accounts import changing, listed
+from console.broker.broker_accounts.changing import (
+    LIST,
+    danger_of_deletion,
+    deletion,
+    done_message,
+    holders_or_404,
+    undoable,
+)
 from console.broker.broker_accounts.forms import AccountForm, QuestionForm, WhiteForm
 from console.broker.configs.plan import Plan, sealed_state, unsealed, unsealed_state
 from console.broker.configs.plan_page import PlanPages, PlanSurroundings, PlanWords, show_plan
 from console.lib.missing import MissingError
 from console.lib.moment import now_ms
-from console.people.audit.models import Entry
 from console.people.audit.undo import offer_undo
 from console.ui.danger import Danger, ask, confirmation
 
@@ -26,9 +33,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
     from console.broker.broker_accounts.changing import BrokersAccess
-    from console.gateway.accounts import BrokerAccount
 
-LIST = "broker_accounts:list"
 UNPROCESSABLE = 422
 
 
@@ -158,26 +163,6 @@ def delete(request: HttpRequest, access_key: str) -> HttpResponse:
     return preview_or_apply(request, all_of, plan, danger_of_deletion(all_of, plan))
 
 
-def deletion(all_of: BrokersAccess, access_key: str) -> Plan:
-    now = changing.state_of(all_of, access_key, holders_or_404(all_of, access_key))
-    return Plan(access_key, now, now, dict.fromkeys(now), kind=changing.ACCOUNT)
-
-
-def danger_of_deletion(all_of: BrokersAccess, plan: Plan) -> Danger:
-    return Danger(
-        title=_("Delete account %(key)s?") % {"key": plan.name},
-        text=_("%(brokers)s will reject clients that use this account.")
-        % {"brokers": ", ".join(plan.now)},
-        undo=_("This can't be undone. A recreated account has a different secret."),
-        action=_("Delete account"),
-        keep=_("Cancel"),
-        address=reverse("broker_accounts:delete", args=[plan.name]),
-        back=reverse(LIST),
-        name=plan.name,
-        refusal=changing.objection_to(plan),
-    )
-
-
 def preview_or_apply(
     request: HttpRequest, all_of: BrokersAccess, plan: Plan, danger: Danger
 ) -> HttpResponse:
@@ -199,13 +184,6 @@ def undo(request: HttpRequest, entry: int) -> HttpResponse:
     if request.method != "POST" or plan.is_overtaken or plan.is_idle:
         return show_account_plan(request, plan)
     return carry_out(request, all_of, plan)
-
-
-def undoable(entry: int) -> Entry:
-    found: Entry = get_object_or_404(
-        Entry, pk=entry, action__in=changing.UNDONE, outcome=Entry.Outcome.DONE
-    )
-    return found
 
 
 def apply(request: HttpRequest, all_of: BrokersAccess, kind: str) -> HttpResponse:
@@ -241,14 +219,6 @@ def carry_out(
     return redirect(LIST)
 
 
-def done_message(plan: Plan) -> str:
-    if plan.kind == changing.WHITE:
-        return _("The addresses without an account were changed.")
-    if plan.verb == "delete":
-        return _("Account %(key)s deleted.") % {"key": plan.name}
-    return _("Account %(key)s changed.") % {"key": plan.name}
-
-
 def show_account_plan(
     request: HttpRequest,
     plan: Plan,
@@ -282,12 +252,3 @@ def seen_in(form: forms.Form, kind: str) -> Any:
         return unsealed_state(token, kind) if token else None
     except signing.BadSignature:
         return None
-
-
-def holders_or_404(all_of: BrokersAccess, access_key: str) -> dict[str, BrokerAccount]:
-    held = all_of.holders(access_key)
-    if not held:
-        raise MissingError(
-            _("None of the brokers that responded has the account %(key)s.") % {"key": access_key}
-        )
-    return held

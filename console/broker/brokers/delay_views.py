@@ -5,50 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.shortcuts import render
-from django.utils.translation import gettext as _
 
-from console.accounts.actions import Action
 from console.accounts.permissions import page
-from console.accounts.rights import rights_on
-from console.broker.brokers.configuration_views import broker_node
-from console.broker.brokers.delays import levels_of, next_in, with_key
+from console.broker.brokers.delays import levels_of, master, next_in, with_key
+from console.broker.brokers.services import visible
 from console.gateway.access import gateway
 from console.lib.lists import search_text
-from console.lib.missing import MissingError
 from console.lib.moment import now_ms
 from console.observe.history.range import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from django.http import HttpRequest, HttpResponse
 
-    from console.broker.brokers.delays import Level, Waiting
-    from console.gateway.answers import BrokerNode
-
-
-def master(broker_name: str, broker_id: int) -> BrokerNode:
-    node = broker_node(broker_name, broker_id)
-    if not node.is_master:
-        raise MissingError(
-            _(
-                "This broker is a slave and doesn't deliver delayed messages. Open its master "
-                "instead."
-            )
-        )
-    return node
-
-
-def level_in(levels: Sequence[Level], number: int) -> Level:
-    """Return a delay level by number.
-
-    Raises:
-        MissingError: the broker has no such level.
-    """
-    level = next((each for each in levels if each.number == number), None)
-    if level is None:
-        raise MissingError(_("The broker doesn't have this delay level."))
-    return level
+    from console.broker.brokers.delays import Waiting
 
 
 @page
@@ -67,11 +36,8 @@ def delays(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespon
     elif level is not None and level.count:
         waiting, more = next_in(node, level, offset)
     timers = gateway().sending.timers(broker_name, key)
-    rights = rights_on(request)
-    timers_shown = [
-        each for each in (timers.timers if timers else ()) if rights.may(Action.SEE, each.topic)
-    ]
-    shown = [each for each in waiting if rights.may(Action.SEE, each.topic)]
+    timers_shown, timers_hidden = visible(request, timers.timers if timers else ())
+    shown, hidden = visible(request, waiting)
     context = {
         "node": node,
         "levels": levels,
@@ -79,11 +45,11 @@ def delays(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespon
         "level": level,
         "query": key,
         "waiting": shown,
-        "hidden": len(waiting) - len(shown),
+        "hidden": hidden,
         "next": more,
         "timers": timers,
         "timers_shown": timers_shown,
-        "timers_hidden": len(timers.timers) - len(timers_shown) if timers else 0,
+        "timers_hidden": timers_hidden,
         "read_at_ms": now_ms(),
     }
     return render(request, "brokers/delays.html", context)

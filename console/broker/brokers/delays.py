@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from django.utils.translation import gettext as _
+
 from broker_core.message import names
 from broker_core.message.delay_levels import parse_delay_levels
+from console.broker.brokers.services import broker_node
 from console.gateway.access import gateway
 from console.gateway.errors import NotFoundError
 from console.gateway.files import ConfigFile
+from console.lib.missing import MissingError
 from console.lib.moment import now_ms
 from console.lib.stored import BrokerQueue
 
@@ -155,3 +159,27 @@ def with_key(node: BrokerNode, levels: Sequence[Level], key: str) -> list[Waitin
         and each.queue_offset >= offsets.get(each.queue_id + 1, 0)
     ]
     return sorted(waiting, key=lambda each: each.due_ms)
+
+
+def master(broker_name: str, broker_id: int) -> BrokerNode:
+    node = broker_node(broker_name, broker_id)
+    if not node.is_master:
+        raise MissingError(
+            _(
+                "This broker is a slave and doesn't deliver delayed messages. Open its master "
+                "instead."
+            )
+        )
+    return node
+
+
+def level_in(levels: Sequence[Level], number: int) -> Level:
+    """Return a delay level by number.
+
+    Raises:
+        MissingError: the broker has no such level.
+    """
+    level = next((each for each in levels if each.number == number), None)
+    if level is None:
+        raise MissingError(_("The broker doesn't have this delay level."))
+    return level

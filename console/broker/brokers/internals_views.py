@@ -8,8 +8,8 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 
 from console.accounts.permissions import page
-from console.broker.brokers.configuration_views import broker_node
 from console.broker.brokers.internals_display import histograms_of, threads_of
+from console.broker.brokers.services import broker_node
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
 from console.lib.moment import now_ms

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from console.broker.configs.plan import Plan
@@ -14,6 +17,7 @@ from console.gateway.naming import NameServerView
 from console.lib.missing import MissingError
 from console.people.audit.models import Entry
 from console.people.audit.record import change
+from console.ui.danger import Danger, Effect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -177,3 +181,44 @@ def apply_plan(request: HttpRequest, plan: Plan) -> Outcome:
                 entry.outcome, entry.remark = Entry.Outcome.FAILED, problem
                 break
     return Outcome(entry, problem)
+
+
+LIST = "brokers:name-servers"
+
+
+def list_url(namespace: str) -> str:
+    return f"{reverse(LIST)}?{urlencode({'namespace': namespace})}"
+
+
+def danger_of(found: KvEntry) -> Danger:
+    """Return the confirmation for deleting an entry.
+
+    Raises:
+        MissingError: no name server has the entry.
+    """
+    if not found.is_anywhere:
+        raise MissingError(_("No name server has an entry for %(key)s.") % {"key": found.key})
+    silent = Effect(
+        _("Name servers that aren't responding and will keep the entry"),
+        len(found.silent),
+        ", ".join(found.silent),
+        is_bad=True,
+    )
+    return Danger(
+        title=_("Delete %(key)s?") % {"key": found.key},
+        text=_(
+            "The entry is deleted from every name server. Clients of ordered topics may depend "
+            "on it."
+        ),
+        undo=_("You can undo this from the notification or the audit log."),
+        action=_("Delete"),
+        keep=_("Cancel"),
+        address=reverse("brokers:kv-delete", args=[found.namespace, found.key]),
+        back=list_url(found.namespace),
+        effects=(silent,) if found.silent else (),
+    )
+
+
+def undoable(entry: int) -> Entry:
+    found: Entry = get_object_or_404(Entry, pk=entry, action__in=UNDONE, outcome=Entry.Outcome.DONE)
+    return found

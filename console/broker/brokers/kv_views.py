@@ -4,65 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
 
-from django import forms
 from django.core import signing
-from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
-from django.utils.translation import gettext as _, gettext_lazy, pgettext_lazy
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
 
 from console.accounts.permissions import administrators_form
 from console.broker.brokers import kv_changing
-from console.broker.brokers.kv_changing import KIND, entry_of
+from console.broker.brokers.forms import KvForm
+from console.broker.brokers.kv_changing import KIND, LIST, danger_of, entry_of, list_url, undoable
 from console.broker.configs.plan import sealed_state, unsealed, unsealed_state
 from console.broker.configs.plan_page import PlanPages, PlanSurroundings, PlanWords, show_plan
-from console.gateway.naming import ORDER_TOPIC_CONFIG
 from console.lib.missing import MissingError
-from console.people.audit.models import Entry
 from console.people.audit.undo import offer_undo
-from console.ui.danger import Danger, Effect, ask, confirmation
+from console.ui.danger import ask, confirmation
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
     from console.broker.brokers.kv_changing import KvEntry
     from console.broker.configs.plan import Plan, State
-
-LIST = "brokers:name-servers"
-NAME_CHARACTERS_MAX, VALUE_CHARACTERS_MAX = 255, 4_096
-PLAIN = {"autocomplete": "off", "spellcheck": "false"}
-
-
-class KvForm(forms.Form):
-    """An entry of a namespace."""
-
-    namespace = forms.CharField(
-        label=gettext_lazy("Namespace"),
-        max_length=NAME_CHARACTERS_MAX,
-        initial=ORDER_TOPIC_CONFIG,
-        widget=forms.TextInput(attrs=PLAIN),
-    )
-    key = forms.CharField(
-        label=pgettext_lazy("setting", "Key"),
-        help_text=gettext_lazy("For ORDER_TOPIC_CONFIG, the topic name."),
-        max_length=NAME_CHARACTERS_MAX,
-        widget=forms.TextInput(attrs=PLAIN),
-    )
-    value = forms.CharField(
-        label=gettext_lazy("Value"),
-        help_text=gettext_lazy(
-            "For ORDER_TOPIC_CONFIG, the number of queues on each broker, for example "
-            "broker-a:4;broker-b:4."
-        ),
-        max_length=VALUE_CHARACTERS_MAX,
-        widget=forms.TextInput(attrs=PLAIN),
-    )
-    seen = forms.CharField(required=False, widget=forms.HiddenInput)
-
-
-def list_url(namespace: str) -> str:
-    return f"{reverse(LIST)}?{urlencode({'namespace': namespace})}"
 
 
 @administrators_form
@@ -117,35 +78,6 @@ def remove(request: HttpRequest, namespace: str, key: str) -> HttpResponse:
     return redirect(list_url(namespace))
 
 
-def danger_of(found: KvEntry) -> Danger:
-    """Return the confirmation for deleting an entry.
-
-    Raises:
-        MissingError: no name server has the entry.
-    """
-    if not found.is_anywhere:
-        raise MissingError(_("No name server has an entry for %(key)s.") % {"key": found.key})
-    silent = Effect(
-        _("Name servers that aren't responding and will keep the entry"),
-        len(found.silent),
-        ", ".join(found.silent),
-        is_bad=True,
-    )
-    return Danger(
-        title=_("Delete %(key)s?") % {"key": found.key},
-        text=_(
-            "The entry is deleted from every name server. Clients of ordered topics may depend "
-            "on it."
-        ),
-        undo=_("You can undo this from the notification or the audit log."),
-        action=_("Delete"),
-        keep=_("Cancel"),
-        address=reverse("brokers:kv-delete", args=[found.namespace, found.key]),
-        back=list_url(found.namespace),
-        effects=(silent,) if found.silent else (),
-    )
-
-
 @administrators_form
 def undo(request: HttpRequest, entry: int) -> HttpResponse:
     """Preview undoing a change; a POST undoes it unless the state has changed since."""
@@ -155,13 +87,6 @@ def undo(request: HttpRequest, entry: int) -> HttpResponse:
     if request.method != "POST" or plan.is_overtaken or plan.is_idle:
         return show_kv_plan(request, plan)
     return carry_out(request, plan)
-
-
-def undoable(entry: int) -> Entry:
-    found: Entry = get_object_or_404(
-        Entry, pk=entry, action__in=kv_changing.UNDONE, outcome=Entry.Outcome.DONE
-    )
-    return found
 
 
 def apply(request: HttpRequest) -> HttpResponse:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from django.contrib import messages
 from django.http import Http404
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy
 
 from console.accounts.permissions import administrators_form, page
+from console.broker.brokers.services import apply_promotion, danger_of, promotion_message, set_of
 from console.gateway import listeners
 from console.gateway.access import gateway
 from console.gateway.answers import MASTER_ID, RuntimeInfo
@@ -23,16 +23,14 @@ from console.observe.history.metrics import BROKER
 from console.observe.history.pages import history_context
 from console.observe.history.reading import Spark, is_kept, subject_sparks
 from console.observe.history.series import Line
-from console.observe.overview.replication import sets_of
-from console.observe.overview.views import current_summary
-from console.people.audit.record import change
+from console.observe.overview.services import current_summary
 from console.ui.copies import CopyText, json_text, mqadmin, mqadmin_text
-from console.ui.danger import Choice, Danger, Effect, ask, is_confirmed
+from console.ui.danger import ask, is_confirmed
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
-    from console.gateway.answers import BrokerNode, Cluster, Promoted
+    from console.gateway.answers import BrokerNode
     from console.gateway.listeners import Listener
     from console.observe.history.charts import Chart
     from console.observe.overview.replication import BrokerSet
@@ -128,63 +126,8 @@ def copies_of(node: BrokerNode) -> list[CopyText]:
     ]
 
 
-def set_of(cluster: Cluster, broker_name: str) -> tuple[BrokerSet, ...]:
-    """Return a broker's set if it has a slave."""
-    if all(each.broker_name != broker_name for each in cluster.in_sets):
-        return ()
-    found = sets_of(cluster, gateway().cluster.replication())
-    return tuple(each for each in found if each.broker_name == broker_name)
-
-
 def is_called(node: BrokerNode, broker_name: str, broker_id: int) -> bool:
     return (node.broker_name, node.broker_id) == (broker_name, broker_id)
-
-
-def danger_of(node: BrokerNode) -> Danger:
-    """Return the confirmation for a promotion, with the amount of data only the old master has."""
-    ends = {
-        each.node.broker_id: each.max_offset
-        for each in gateway().cluster.replication().values()
-        if not isinstance(each, GatewayError) and each.node.broker_name == node.broker_name
-    }
-    master, own = ends.get(MASTER_ID), ends.get(node.broker_id)
-    return Danger(
-        title=_("Promote %(address)s to master of %(name)s?")
-        % {"address": node.address, "name": node.broker_name},
-        text=_(
-            "The slave starts accepting messages. When the old master returns, it becomes the "
-            "slave. Messages that exist only on the old master are saved separately there and are "
-            "no longer visible to consumers."
-        ),
-        effects=(
-            Effect(
-                _("CommitLog bytes that only the master has"),
-                None if master is None or own is None else max(0, master - own),
-                _("as both currently report"),
-                is_bad=True,
-            ),
-        ),
-        choices=(
-            Choice(
-                "force",
-                _(
-                    "Promote even if the old master may still be running. Consumers won't receive "
-                    "messages that it accepts from now on."
-                ),
-            ),
-        ),
-        undo=_(
-            "You can't undo this directly, but you can promote the old master again once it's "
-            "in sync."
-        ),
-        action=_("Promote"),
-        keep=_("Cancel"),
-        address=reverse("brokers:promote", args=[node.broker_name, node.broker_id]),
-        back=reverse("brokers:detail", args=[node.broker_name, node.broker_id]),
-        name=node.address,
-        icon="triangle-alert",
-        refusal=_("This broker is already the master.") if node.is_master else "",
-    )
 
 
 @administrators_form
@@ -204,26 +147,5 @@ def promote(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespo
         done = apply_promotion(request, node, is_forced=request.POST.get("force") == "on")
     except GatewayError as error:
         return ask(request, replace(danger, problem=error.what))
-    messages.success(
-        request,
-        _("%(address)s is now the master of %(name)s, in epoch %(epoch)d.")
-        % {"address": node.address, "name": broker_name, "epoch": done.epoch},
-    )
+    messages.success(request, promotion_message(node, done))
     return redirect("overview:index")
-
-
-def apply_promotion(request: HttpRequest, node: BrokerNode, *, is_forced: bool) -> Promoted:
-    """Promote a slave to master under an audit log entry.
-
-    Raises:
-        GatewayError: the slave rejected it.
-    """
-    subject = f"{node.broker_name}:{node.broker_id} {node.address}"
-    with change(request, "broker.promote", subject, before={"force": is_forced}) as entry:
-        done = gateway().cluster.promote(node, force=is_forced)
-        entry.after = {
-            "epoch": done.epoch,
-            "start_offset": str(done.start_offset),
-            "broker_role": done.broker_role,
-        }
-    return done

@@ -13,6 +13,7 @@ from console.accounts.actions import Action
 from console.accounts.permissions import form_for, page
 from console.accounts.rights import rights_on
 from console.broker.clients.disconnecting import GROUPS, close_connections, danger_of, place_of
+from console.broker.clients.producers import words_of
 from console.gateway.access import gateway
 from console.gateway.connections import INNER_PRODUCER_GROUP
 from console.gateway.errors import RequestFailedError
@@ -78,10 +79,6 @@ def producers(request: HttpRequest) -> HttpResponse:
         "read_at_ms": now_ms(),
     }
     return render(request, "clients/producers.html", context)
-
-
-def words_of(producer: Producer) -> str:
-    return "\n".join((producer.group, producer.client_id, producer.client_addr)).lower()
 
 
 @form_for(Action.DISCONNECT, "group")

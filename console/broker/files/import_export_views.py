@@ -25,7 +25,7 @@ from console.broker.files.documents import (
 )
 from console.broker.files.entries import FileProblemsError
 from console.broker.files.rights import may_change, require_change, require_change_of_any
-from console.broker.files.views import file_of, masters
+from console.broker.files.services import file_of, masters
 from console.lib.missing import MissingError
 from console.lib.moment import now_ms
 

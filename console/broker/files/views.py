@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from django.http import Http404, HttpResponse, JsonResponse
+from django.http import HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -13,53 +12,44 @@ from django.utils.translation import gettext as _
 from console.accounts.permissions import form, page
 from console.accounts.rights import rights_on
 from console.broker.files import planning
-from console.broker.files.changing import merge, plan_of, read, subject_in
+from console.broker.files.changing import merge, plan_of, read
 from console.broker.files.entries import (
-    FileProblemsError,
     Lines,
     Problem,
     entries_in,
-    entries_of_text,
     text_with,
-    unknown_keys,
 )
 from console.broker.files.filters import refused_expressions
 from console.broker.files.models import FileVersion, keep
 from console.broker.files.rights import may_change, require_change, require_change_of_any
 from console.broker.files.schema import json_schema
+from console.broker.files.services import (
+    VERSIONED_FILES,
+    applied_in,
+    checked,
+    difference,
+    file_of,
+    known,
+    masters,
+    newest,
+    reported_document,
+    restoring,
+    row_of,
+    undoing,
+)
 from console.gateway.access import gateway
-from console.gateway.errors import GatewayError
 from console.gateway.files import ConfigFile, text_of
 from console.lib.lists import Chip, search_text, stored_page_of
-from console.lib.missing import MissingError
 from console.lib.moment import now_ms
-from console.people.audit.models import Entry
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
 
     from console.broker.configs.plan import Plan
-    from console.broker.files.entries import Entries
 
 TEXT_CHARACTERS_SHOWN = 200_000
 NAMING = (ConfigFile.OFFSETS, ConfigFile.FILTERS)
 """Files whose editors suggest names of topics and groups."""
-# The other files change all the time, so storing a version per view would be useless.
-VERSIONED_FILES = (ConfigFile.TOPICS, ConfigFile.GROUPS, ConfigFile.FILTERS)
-
-
-@dataclass(frozen=True, slots=True)
-class FileRow:
-    """A row of the list: a file of a broker."""
-
-    file: ConfigFile
-    count: int | None
-    problem: str
-    version: FileVersion | None
-
-
-def masters() -> list[str]:
-    return sorted(node.broker_name for node in gateway().cluster.registered().masters)
 
 
 def broker_of(request: HttpRequest) -> tuple[str, list[Chip]]:
@@ -68,21 +58,6 @@ def broker_of(request: HttpRequest) -> tuple[str, list[Chip]]:
     asked = request.GET.get("kind", "")
     chosen = asked if asked in names else next(iter(names), "")
     return chosen, [Chip(name, name, len(ConfigFile)) for name in names]
-
-
-def file_of(text: str) -> ConfigFile:
-    try:
-        return ConfigFile(text)
-    except ValueError:
-        raise MissingError(_("Brokers have no configuration file with this name.")) from None
-
-
-def known(broker_name: str, file: str) -> ConfigFile:
-    """Return the file in the path, or raise the 404 page."""
-    found = file_of(file)
-    if broker_name not in masters():
-        raise MissingError(_("No master named %s is registered.") % broker_name)
-    return found
 
 
 @page
@@ -100,20 +75,6 @@ def index(request: HttpRequest) -> HttpResponse:
         "read_at_ms": now_ms(),
     }
     return render(request, "files/index.html", context)
-
-
-def row_of(broker_name: str, file: ConfigFile) -> FileRow:
-    try:
-        entries = read(broker_name, file)
-    except GatewayError as error:
-        return FileRow(file, None, error.what, newest(broker_name, file))
-    if file in VERSIONED_FILES:
-        keep(broker_name, file, entries)
-    return FileRow(file, len(entries), "", newest(broker_name, file))
-
-
-def newest(broker_name: str, file: ConfigFile) -> FileVersion | None:
-    return FileVersion.objects.filter(broker_name=broker_name, file=file).defer("packed").first()
 
 
 @page
@@ -156,9 +117,7 @@ def show(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
 def download(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
     """Return a file as the broker writes it."""
     kind = known(broker_name, file)
-    document = gateway().files.read(kind, [broker_name])[broker_name]
-    if document is None:
-        raise MissingError(_("This broker doesn't report this file."))
+    document = reported_document(broker_name, kind)
     answer = HttpResponse(text_of(kind, document), content_type="application/json")
     answer["Content-Disposition"] = f'attachment; filename="{kind}"'
     return answer
@@ -209,19 +168,6 @@ def edit(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
 
 def overtaken_in(plan: Plan) -> int:
     return sum(plan.seen.get(name) != plan.now.get(name) for name in plan.wanted)
-
-
-def checked(kind: ConfigFile, text: str) -> tuple[list[Problem], Entries]:
-    """Return a text's problems, or its entries."""
-    try:
-        entries = entries_of_text(kind, text)
-    except FileProblemsError as error:
-        return list(error.problems), {}
-    unknown = unknown_keys(kind, text)
-    if unknown:
-        sentence = _("These keys can't be changed by a request, so they can't be saved: %s.")
-        return [Problem(sentence % ", ".join(unknown))], {}
-    return [], entries
 
 
 def base_in(request: HttpRequest, broker_name: str, kind: ConfigFile) -> FileVersion | None:
@@ -293,12 +239,6 @@ def history(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
     return render(request, "files/history.html", context)
 
 
-def difference(before: Entries, after: Entries) -> dict[str, Any]:
-    """Return the entries that differ, with their values after the change."""
-    names = sorted({*before, *after})
-    return {name: after.get(name) for name in names if before.get(name) != after.get(name)}
-
-
 def version_in(
     request: HttpRequest, name: str, broker_name: str, kind: ConfigFile
 ) -> FileVersion | None:
@@ -318,8 +258,7 @@ def restore(request: HttpRequest, pk: int) -> HttpResponse:
     back = reverse("files:history", args=[version.broker_name, kind])
     if "token" in request.POST:
         return planning.apply(request, back)
-    now = read(version.broker_name, kind)
-    plan = plan_of(version.broker_name, kind, now, now, difference(now, version.entries))
+    plan = restoring(version, kind)
     return planning.show(request, [plan], back=back)
 
 
@@ -336,19 +275,3 @@ def undo(request: HttpRequest, entry: int) -> HttpResponse:
     if request.method != "POST":
         return planning.show(request, [plan], back=back, undoes=done.pk)
     return planning.finish(request, [plan], back=back, undoes=done.pk)
-
-
-def applied_in(entry: int) -> tuple[Entry, tuple[str, ConfigFile]]:
-    """Return the audit log entry of an applied plan, with its broker and file."""
-    done = get_object_or_404(Entry, pk=entry, action=planning.ACTION, outcome=Entry.Outcome.DONE)
-    try:
-        return done, subject_in(done.subject)
-    except ValueError:
-        raise Http404 from None
-
-
-def undoing(entry: int) -> Plan:
-    """Return the plan that undoes an entry."""
-    done, (broker_name, kind) = applied_in(entry)
-    now = read(broker_name, kind)
-    return plan_of(broker_name, kind, done.after or {}, now, done.before or {})

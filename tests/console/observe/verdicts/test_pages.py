@@ -17,8 +17,8 @@ from console.observe.history.access import history_store
 from console.observe.history.database import HistoryError
 from console.observe.history.status import STATUS, Status
 from console.observe.overview.issues import LISTED_MAX, UNFOLDED, WHOLE
+from console.observe.overview.services import shared_summary, summarize_now
 from console.observe.overview.states import State
-from console.observe.overview.views import shared_summary, summarize_now
 from console.observe.verdicts.judge import HELD_MS, VERDICTS, Verdict, Verdicts
 from tests.console.api.conftest import Program
 

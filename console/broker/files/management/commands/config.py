@@ -20,7 +20,7 @@ from console.broker.files.documents import (
 )
 from console.broker.files.entries import FileProblemsError
 from console.broker.files.planning import apply_one, shown
-from console.broker.files.views import masters
+from console.broker.files.services import masters
 from console.gateway.errors import GatewayError
 from console.people.audit.record import change_by_command
 
