@@ -28,7 +28,7 @@ from console.api.schemas import (
     plan_of,
 )
 from console.lib.moment import now_ms
-from console.observe.alerts import channel_views, rule_views, views, window_views
+from console.observe.alerts import channels, rules, silencing, windows
 from console.observe.alerts.forms import ChannelForm, PreferencesForm, RuleForm, WindowForm
 from console.observe.alerts.models import (
     CHANNELS_MAX,
@@ -225,9 +225,9 @@ def alert_rule(request: HttpRequest, rule: Number) -> dict[str, Any]:
 def rule_out(rule: Rule) -> dict[str, Any]:
     return {
         "id": rule.pk,
-        "what": rule_views.described(rule),
+        "what": rules.described(rule),
         "version": rule.version,
-        "values": rule_views.audit_state(rule),
+        "values": rules.audit_state(rule),
     }
 
 
@@ -259,7 +259,7 @@ def alert_channel(request: HttpRequest, channel: Number) -> dict[str, Any]:
 
 def channel_out(channel: Channel) -> dict[str, Any]:
     values = {name: getattr(channel, name) for name in ("name", "kind", "enabled")}
-    return {"id": channel.pk, "place": channel_views.place_of(channel), **values}
+    return {"id": channel.pk, "place": channels.place_of(channel), **values}
 
 
 @operation(
@@ -282,7 +282,7 @@ def alert_channel_log(
 def delivery_out(message: Message) -> dict[str, Any]:
     names = ("state", "created_ms", "tries", "last_ms", "outcome")
     values = {name: getattr(message, name) for name in names}
-    return {"id": message.pk, "title": channel_views.row_of(message)["title"], **values}
+    return {"id": message.pk, "title": channels.row_of(message)["title"], **values}
 
 
 @operation(
@@ -295,7 +295,7 @@ def delivery_out(message: Message) -> dict[str, Any]:
 )
 def alert_preferences(request: HttpRequest) -> dict[str, Any]:
     """Get the dead man's switch settings and the retention of alerts."""
-    return channel_views.audited_preferences(preferences())
+    return channels.audited_preferences(preferences())
 
 
 @operation(
@@ -324,7 +324,7 @@ def maintenance_window(request: HttpRequest, window: Number) -> dict[str, Any]:
 
 
 def window_out(window: Window) -> dict[str, Any]:
-    return {"id": window.pk, **window_views.audit_state(window)}
+    return {"id": window.pk, **windows.audit_state(window)}
 
 
 SILENCE = {
@@ -371,8 +371,8 @@ def silence_end(request: HttpRequest, pk: Number, dry_run: DryRun = False) -> Do
     """End a silence; alerts that still fire send notifications within a minute."""
     found = get_object_or_404(Silence.objects.select_related("rule"), pk=pk)
     if dry_run:
-        return plan_of(views.danger_of(found))
-    views.finish_silence(request, found)
+        return plan_of(silencing.danger_of(found))
+    silencing.finish_silence(request, found)
     return Done(
         detail=_("Silence ended. Alerts that are still firing send notifications within a minute.")
     )
@@ -398,7 +398,7 @@ def alert_rule_create(request: HttpRequest) -> dict[str, Any]:
     """Create an alert rule."""
     require_room(Rule.objects.count(), RULES_MAX)
     form = valid_form(request, lambda data: RuleForm(data, instance=Rule()))
-    return rule_out(rule_views.save_rule(request, form, None, 1))
+    return rule_out(rules.save_rule(request, form, None, 1))
 
 
 @operation(
@@ -429,9 +429,9 @@ def alert_rule_preview(request: HttpRequest) -> dict[str, Any]:
 def alert_rule_change(request: HttpRequest, rule: Number) -> dict[str, Any]:
     """Update an alert rule; `enabled` turns it on or off."""
     found = get_object_or_404(Rule, pk=rule)
-    before, version = rule_views.audit_state(found), found.version
+    before, version = rules.audit_state(found), found.version
     form = valid_form(request, lambda data: RuleForm(data, instance=found))
-    return rule_out(rule_views.save_rule(request, form, before, version))
+    return rule_out(rules.save_rule(request, form, before, version))
 
 
 @operation(
@@ -448,8 +448,8 @@ def alert_rule_delete(
     """Delete an alert rule and end its alerts, which sends notifications."""
     found = get_object_or_404(Rule, pk=rule)
     if dry_run:
-        return plan_of(rule_views.danger_of(found))
-    rule_views.delete_rule(request, found)
+        return plan_of(rules.danger_of(found))
+    rules.delete_rule(request, found)
     return Done(detail=_("Rule %(name)s deleted.") % {"name": found.name})
 
 
@@ -484,10 +484,10 @@ def alert_channel_change(request: HttpRequest, channel: Number) -> dict[str, Any
 
 def channel_kept(request: HttpRequest, channel: Channel) -> dict[str, Any]:
     is_new = channel.pk is None
-    before = None if is_new else channel_views.audit_state(channel)
+    before = None if is_new else channels.audit_state(channel)
     old = (channel.url, channel.secret)
     form = valid_form(request, lambda data: ChannelForm(data, instance=channel))
-    saved = channel_views.save_channel(request, form, before, old)
+    saved = channels.save_channel(request, form, before, old)
     return {**channel_out(saved), "secret": form.made_secret or ""}
 
 
@@ -502,11 +502,11 @@ def channel_kept(request: HttpRequest, channel: Channel) -> dict[str, Any]:
 def alert_channel_test(request: HttpRequest, channel: Number) -> Done:
     """Send a test message to a channel; the channel's log shows the result."""
     found = get_object_or_404(Channel, pk=channel)
-    if channel_views.has_tests_waiting(found):
+    if channels.has_tests_waiting(found):
         raise ProblemError(
             HTTPStatus.CONFLICT, _("Test messages are already queued. Check the log.")
         )
-    channel_views.queue_test(request, found)
+    channels.queue_test(request, found)
     return Done(detail=_("Test message queued. The log shows the result."))
 
 
@@ -524,8 +524,8 @@ def alert_channel_delete(
     """Delete a channel and its log."""
     found = get_object_or_404(Channel, pk=channel)
     if dry_run:
-        return plan_of(channel_views.danger_of(found))
-    channel_views.delete_channel(request, found)
+        return plan_of(channels.danger_of(found))
+    channels.delete_channel(request, found)
     return Done(detail=_("Channel %(name)s deleted.") % {"name": found.name})
 
 
@@ -541,10 +541,10 @@ def alert_channel_delete(
 def alert_preferences_change(request: HttpRequest) -> dict[str, Any]:
     """Update the dead man's switch or the retention of alerts."""
     found = preferences()
-    before = channel_views.audited_preferences(found)
+    before = channels.audited_preferences(found)
     form = valid_form(request, lambda data: PreferencesForm(data, instance=found))
-    channel_views.save_preferences(request, form, before)
-    return channel_views.audited_preferences(preferences())
+    channels.save_preferences(request, form, before)
+    return channels.audited_preferences(preferences())
 
 
 @operation(
@@ -560,7 +560,7 @@ def maintenance_window_create(request: HttpRequest) -> dict[str, Any]:
     """Create a maintenance window."""
     require_room(Window.objects.count(), WINDOWS_MAX)
     form = valid_form(request, lambda data: WindowForm(data, instance=Window()))
-    return window_out(window_views.save_window(request, form, None))
+    return window_out(windows.save_window(request, form, None))
 
 
 @operation(
@@ -575,9 +575,9 @@ def maintenance_window_create(request: HttpRequest) -> dict[str, Any]:
 def maintenance_window_change(request: HttpRequest, window: Number) -> dict[str, Any]:
     """Update a maintenance window."""
     found = get_object_or_404(Window, pk=window)
-    before = window_views.audit_state(found)
+    before = windows.audit_state(found)
     form = valid_form(request, lambda data: WindowForm(data, instance=found))
-    return window_out(window_views.save_window(request, form, before))
+    return window_out(windows.save_window(request, form, before))
 
 
 @operation(
@@ -594,6 +594,6 @@ def maintenance_window_delete(
     """Delete a maintenance window."""
     found = get_object_or_404(Window, pk=window)
     if dry_run:
-        return plan_of(window_views.danger_of(found))
-    window_views.delete_window(request, found)
+        return plan_of(windows.danger_of(found))
+    windows.delete_window(request, found)
     return Done(detail=_("Maintenance window %(name)s deleted.") % {"name": found.name})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.contrib.auth.decorators import login_not_required
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils.translation import gettext as _, gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
@@ -16,6 +17,7 @@ from console.observe.alerts.models import SILENCES_MAX, Alert, Silence
 from console.observe.alerts.wording import words_of
 from console.observe.history.tiers import MINUTE_MS
 from console.people.audit.record import change
+from console.ui.danger import Danger, Effect
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -102,3 +104,33 @@ def by_link(request: HttpRequest, token: str) -> HttpResponse:
         except SilenceError as error:
             context["problem"] = str(error)
     return render(request, "alerts/by_link.html", context)
+
+
+def danger_of(found: Silence) -> Danger:
+    """Return the confirmation for ending a silence, which resumes notifications."""
+    quiet = Alert.objects.filter(
+        rule=found.rule,
+        thread=found.thread,
+        muted=Alert.Muted.SILENCE,
+        open_key__isnull=False,
+    )
+    return Danger(
+        title=_("End the silence for %(about)s?") % {"about": found.about},
+        text=_("Alerts that are still firing send notifications within a minute."),
+        effects=(Effect(_("Alerts currently silenced"), quiet.count(), found.rule.name),),
+        undo=_("You can silence it again from the alert."),
+        action=_("End silence"),
+        keep=_("Keep silence"),
+        address=reverse("alerts:silence-end", args=[found.pk]),
+        back=reverse("alerts:list"),
+        icon="play",
+    )
+
+
+def finish_silence(request: HttpRequest, found: Silence) -> None:
+    """End a silence under an audit log entry."""
+    with change(request, "alert.silence-end", found.about):
+        found.delete()
+        Alert.objects.filter(
+            rule=found.rule, thread=found.thread, muted=Alert.Muted.SILENCE
+        ).update(muted="")

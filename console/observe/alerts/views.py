@@ -8,19 +8,24 @@ from typing import TYPE_CHECKING
 from django.contrib import messages
 from django.db.models import Q
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from console.accounts.permissions import operators_action, operators_form, page
 from console.lib.lists import search_text, stored_page_of
 from console.lib.moment import now_ms
 from console.observe.alerts.models import Alert, Channel, Preferences, Rule, Silence
-from console.observe.alerts.silencing import MINUTES, SilenceError, minutes_from, silence
+from console.observe.alerts.silencing import (
+    MINUTES,
+    SilenceError,
+    danger_of,
+    finish_silence,
+    minutes_from,
+    silence,
+)
 from console.observe.alerts.wording import Words, words_of
 from console.observe.history.reading import collector_state
 from console.observe.history.tiers import MINUTE_MS
-from console.people.audit.record import change
-from console.ui.danger import Danger, Effect, confirmation
+from console.ui.danger import confirmation
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -129,27 +134,6 @@ def silence_alert(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("alerts:list")
 
 
-def danger_of(found: Silence) -> Danger:
-    """Return the confirmation for ending a silence, which resumes notifications."""
-    quiet = Alert.objects.filter(
-        rule=found.rule,
-        thread=found.thread,
-        muted=Alert.Muted.SILENCE,
-        open_key__isnull=False,
-    )
-    return Danger(
-        title=_("End the silence for %(about)s?") % {"about": found.about},
-        text=_("Alerts that are still firing send notifications within a minute."),
-        effects=(Effect(_("Alerts currently silenced"), quiet.count(), found.rule.name),),
-        undo=_("You can silence it again from the alert."),
-        action=_("End silence"),
-        keep=_("Keep silence"),
-        address=reverse("alerts:silence-end", args=[found.pk]),
-        back=reverse("alerts:list"),
-        icon="play",
-    )
-
-
 @operators_form
 def end_silence(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Silence.objects.select_related("rule"), pk=pk)
@@ -162,12 +146,3 @@ def end_silence(request: HttpRequest, pk: int) -> HttpResponse:
         _("Silence ended. Alerts that are still firing send notifications within a minute."),
     )
     return redirect("alerts:list")
-
-
-def finish_silence(request: HttpRequest, found: Silence) -> None:
-    """End a silence under an audit log entry."""
-    with change(request, "alert.silence-end", found.about):
-        found.delete()
-        Alert.objects.filter(
-            rule=found.rule, thread=found.thread, muted=Alert.Muted.SILENCE
-        ).update(muted="")

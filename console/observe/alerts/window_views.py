@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.contrib import messages
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from console.accounts.permissions import operators_form, page
 from console.lib.moment import now_ms
 from console.observe.alerts.forms import WindowForm
-from console.observe.alerts.models import WINDOWS_MAX, Alert, Window
-from console.observe.alerts.windows import is_open, next_span, zones
-from console.people.audit.record import change
+from console.observe.alerts.models import WINDOWS_MAX, Window
+from console.observe.alerts.windows import (
+    audit_state,
+    danger_of,
+    delete_window,
+    is_open,
+    next_span,
+    save_window,
+    zones,
+)
 from console.people.preferences.middleware import preferences_on
-from console.ui.danger import Danger, Effect, confirmation
+from console.ui.danger import confirmation
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
-
-
-def audit_state(window: Window) -> dict[str, Any]:
-    return {
-        each.name: getattr(window, each.name) for each in Window._meta.fields if each.name != "id"
-    }
 
 
 @page
@@ -69,39 +69,6 @@ def edited(request: HttpRequest, window: Window) -> HttpResponse:
     context = {"form": form, "window": window, "is_new": is_new, "zones": sorted(zones())}
     status = 422 if request.method == "POST" else 200
     return render(request, "alerts/window.html", context, status=status)
-
-
-def save_window(request: HttpRequest, form: WindowForm, before: dict[str, Any] | None) -> Window:
-    """Save a valid form under an audit log entry; `before` is None for a new window."""
-    action = "alert-window.create" if before is None else "alert-window.update"
-    with change(request, action, form.cleaned_data["name"], before=before) as entry:
-        saved: Window = form.save()
-        entry.after = audit_state(saved)
-    return saved
-
-
-def delete_window(request: HttpRequest, window: Window) -> None:
-    """Delete a window under an audit log entry."""
-    with change(request, "alert-window.delete", window.name, before=audit_state(window)):
-        window.delete()
-
-
-def danger_of(window: Window) -> Danger:
-    """Return the confirmation for deleting a window, which ends it if it is open now."""
-    quiet = 0
-    if is_open(window, now_ms()):
-        quiet = Alert.objects.filter(open_key__isnull=False, muted=Alert.Muted.WINDOW).count()
-    return Danger(
-        title=_("Delete window %(name)s?") % {"name": window.name},
-        text=_("Alerts also send notifications at these times, starting within a minute."),
-        effects=(Effect(_("Alerts currently muted by windows"), quiet, is_bad=True),),
-        undo=_("This can't be undone. To pause the channel, turn it off instead."),
-        action=_("Delete window"),
-        keep=_("Cancel"),
-        address=reverse("alerts:window-delete", args=[window.pk]),
-        back=reverse("alerts:window-edit", args=[window.pk]),
-        name=window.name,
-    )
 
 
 @operators_form

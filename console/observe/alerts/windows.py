@@ -5,13 +5,23 @@ from __future__ import annotations
 from datetime import UTC, datetime, time, timedelta
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
-from console.observe.alerts.models import Window
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from console.lib.moment import now_ms
+from console.observe.alerts.models import Alert, Window
+from console.people.audit.record import change
+from console.ui.danger import Danger, Effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from django.http import HttpRequest
+
+    from console.observe.alerts.forms import WindowForm
 
 MINUTES_MAX = 7 * 24 * 60
 DAYS_AHEAD = 15
@@ -78,3 +88,42 @@ def is_about(broker_pattern: str, name_pattern: str, broker: str, name: str) -> 
     if not matches(broker_pattern, broker):
         return False
     return any(matches(name_pattern, each) for each in (name, *name.split("@")))
+
+
+def audit_state(window: Window) -> dict[str, Any]:
+    return {
+        each.name: getattr(window, each.name) for each in Window._meta.fields if each.name != "id"
+    }
+
+
+def save_window(request: HttpRequest, form: WindowForm, before: dict[str, Any] | None) -> Window:
+    """Save a valid form under an audit log entry; `before` is None for a new window."""
+    action = "alert-window.create" if before is None else "alert-window.update"
+    with change(request, action, form.cleaned_data["name"], before=before) as entry:
+        saved: Window = form.save()
+        entry.after = audit_state(saved)
+    return saved
+
+
+def delete_window(request: HttpRequest, window: Window) -> None:
+    """Delete a window under an audit log entry."""
+    with change(request, "alert-window.delete", window.name, before=audit_state(window)):
+        window.delete()
+
+
+def danger_of(window: Window) -> Danger:
+    """Return the confirmation for deleting a window, which ends it if it is open now."""
+    quiet = 0
+    if is_open(window, now_ms()):
+        quiet = Alert.objects.filter(open_key__isnull=False, muted=Alert.Muted.WINDOW).count()
+    return Danger(
+        title=_("Delete window %(name)s?") % {"name": window.name},
+        text=_("Alerts also send notifications at these times, starting within a minute."),
+        effects=(Effect(_("Alerts currently muted by windows"), quiet, is_bad=True),),
+        undo=_("This can't be undone. To pause the channel, turn it off instead."),
+        action=_("Delete window"),
+        keep=_("Cancel"),
+        address=reverse("alerts:window-delete", args=[window.pk]),
+        back=reverse("alerts:window-edit", args=[window.pk]),
+        name=window.name,
+    )
