@@ -33,10 +33,16 @@ from console.api.schemas import (
     newest,
     plan_of,
 )
-from console.people.accounts import people_views as views
+from console.people.accounts import services
 from console.people.accounts.forms import InvitationForm
-from console.people.accounts.people_views import Person, found, ms_of, people_of
-from console.people.accounts.second_step_views import removal_danger, remove_second_step
+from console.people.accounts.services import (
+    Person,
+    get_person,
+    ms_of,
+    people_of,
+    removal_danger,
+    remove_second_step,
+)
 
 
 class PersonOut(Schema):
@@ -90,7 +96,7 @@ def people(
 )
 def person(request: HttpRequest, person: Number) -> dict[str, Any]:
     """Get an account."""
-    return person_out(found(person))
+    return person_out(get_person(person))
 
 
 class SessionOut(Schema):
@@ -162,12 +168,12 @@ def custom_roles(names: object) -> list[CustomRole]:
 
 
 def change_account(request: HttpRequest, person: int, action: str, **wanted: Any) -> dict[str, Any]:
-    account = found(person).account
+    account = get_person(person).account
     try:
-        views.settle(request, account, action, **wanted)
+        services.settle(request, account, action, **wanted)
     except LastAdministratorError as error:
         raise ProblemError(HTTPStatus.CONFLICT, str(error)) from error
-    return person_out(found(reload_account(account.pk).pk))
+    return person_out(get_person(reload_account(account.pk).pk))
 
 
 @operation(
@@ -221,14 +227,14 @@ def person_switch(request: HttpRequest, person: Number) -> dict[str, Any]:
 )
 def person_remove(request: HttpRequest, person: Number, dry_run: DryRun = False) -> Done | PlanOut:
     """Delete an account and everything that belongs only to it."""
-    shown = found(person)
-    danger = views.removal_of(shown)
+    shown = get_person(person)
+    danger = services.removal_of(shown)
     if dry_run:
         return plan_of(danger)
     if danger.refusal:
         raise ProblemError(HTTPStatus.CONFLICT, danger.refusal)
     try:
-        return Done(detail=views.remove_person(request, shown))
+        return Done(detail=services.remove_person(request, shown))
     except LastAdministratorError as error:
         raise ProblemError(HTTPStatus.CONFLICT, str(error)) from error
 
@@ -245,7 +251,7 @@ def person_second_step_off(
     request: HttpRequest, person: Number, dry_run: DryRun = False
 ) -> Done | PlanOut:
     """Turn off two-step sign-in for an account whose app and recovery codes are lost."""
-    account = found(person).account
+    account = get_person(person).account
     danger = removal_danger(account)
     if dry_run:
         return plan_of(danger)
@@ -273,7 +279,7 @@ def person_sessions(request: HttpRequest, person: Number) -> list[dict[str, Any]
             "address": each.address,
             "browser": each.browser,
         }
-        for each in sessions_of(found(person).account, None)
+        for each in sessions_of(get_person(person).account, None)
     ]
 
 
@@ -287,7 +293,7 @@ def person_sessions(request: HttpRequest, person: Number) -> list[dict[str, Any]
 )
 def person_sessions_end(request: HttpRequest, person: Number) -> Done:
     """Sign a person out everywhere."""
-    return Done(detail=views.end_sessions_of(request, found(person).account, None))
+    return Done(detail=services.end_sessions_of(request, get_person(person).account, None))
 
 
 @operation(
@@ -300,7 +306,7 @@ def person_sessions_end(request: HttpRequest, person: Number) -> Done:
 )
 def person_session_end(request: HttpRequest, person: Number, session: Number) -> Done:
     """End one of a person's sessions."""
-    return Done(detail=views.end_session_of(request, person, session))
+    return Done(detail=services.end_session_of(request, person, session))
 
 
 def invitation_out(invitation: Invitation) -> dict[str, Any]:
@@ -344,7 +350,7 @@ def invitation_make(request: HttpRequest) -> dict[str, Any]:
         request, lambda data: InvitationForm(data, has_mail=bool(settings.EMAIL_HOST))
     )
     omit_stored_body(request)
-    made = views.create_invitation(request, form)
+    made = services.create_invitation(request, form)
     mail_problem = made["mail_problem"]
     return {
         **invitation_out(made["invitation"]),
@@ -367,5 +373,5 @@ def invitation_withdraw(
     """Revoke an invitation; its link stops working."""
     kept = get_object_or_404(Invitation, pk=invitation)
     if dry_run:
-        return plan_of(views.withdrawal_of(kept))
-    return Done(detail=views.revoke_invitation(request, kept))
+        return plan_of(services.withdrawal_of(kept))
+    return Done(detail=services.revoke_invitation(request, kept))

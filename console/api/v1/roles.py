@@ -13,9 +13,9 @@ from console.accounts.models import CustomRole
 from console.api.operations import Need, operation
 from console.api.requestbody import valid_form
 from console.api.schemas import Done, DryRun, Number, PlanOut, plan_of
-from console.people.accounts import role_views
+from console.people.accounts import custom_roles
 from console.people.accounts.role_forms import RoleForm
-from console.people.masking import views as masking_views
+from console.people.masking import services as masking_rules
 from console.people.masking.forms import RuleForm
 from console.people.masking.models import MaskingRule
 
@@ -56,7 +56,7 @@ def roles(request: HttpRequest) -> Any:
 )
 def role_create(request: HttpRequest) -> CustomRole:
     """Create a custom role."""
-    return role_views.save_role(request, valid_form(request, lambda data: RoleForm(data)))
+    return custom_roles.create_role(request, valid_form(request, lambda data: RoleForm(data)))
 
 
 @operation(
@@ -73,7 +73,7 @@ def role_change(request: HttpRequest, role: Number) -> CustomRole:
     kept = get_object_or_404(CustomRole, pk=role)
     before = kept.as_kept | {"name": kept.name}
     form = valid_form(request, lambda data: RoleForm(data, instance=kept))
-    return role_views.changed(request, form, before)
+    return custom_roles.update_role(request, form, before)
 
 
 @operation(
@@ -88,8 +88,8 @@ def role_delete(request: HttpRequest, role: Number, dry_run: DryRun = False) -> 
     """Delete a custom role; people who have it lose what only it allows."""
     kept = get_object_or_404(CustomRole, pk=role)
     if dry_run:
-        return plan_of(role_views.deletion_of(kept))
-    return Done(detail=role_views.delete_role(request, kept))
+        return plan_of(custom_roles.deletion_of(kept))
+    return Done(detail=custom_roles.delete_role(request, kept))
 
 
 class MaskingRuleOut(Schema):
@@ -118,7 +118,7 @@ def masking(request: HttpRequest) -> Any:
 def masked_sample(form: RuleForm) -> PlanOut:
     """Return the sample with the rule applied; the sample isn't stored."""
     title = _("Rule %(name)s, on the sample") % {"name": form.cleaned_data["name"]}
-    return PlanOut(title=title, text=masking_views.mask_sample(form))
+    return PlanOut(title=title, text=masking_rules.mask_sample(form))
 
 
 @operation(
@@ -133,7 +133,7 @@ def masked_sample(form: RuleForm) -> PlanOut:
 def masking_create(request: HttpRequest, dry_run: DryRun = False) -> MaskingRule | PlanOut:
     """Create a masking rule; `dry_run` applies it to the sample only."""
     form = valid_form(request, lambda data: RuleForm(data))
-    return masked_sample(form) if dry_run else masking_views.create_rule(request, form)
+    return masked_sample(form) if dry_run else masking_rules.create_rule(request, form)
 
 
 @operation(
@@ -152,7 +152,7 @@ def masking_change(
     kept = get_object_or_404(MaskingRule, pk=rule)
     before = kept.as_kept | {"name": kept.name}
     form = valid_form(request, lambda data: RuleForm(data, instance=kept))
-    return masked_sample(form) if dry_run else masking_views.update_rule(request, form, before)
+    return masked_sample(form) if dry_run else masking_rules.update_rule(request, form, before)
 
 
 @operation(
@@ -167,5 +167,5 @@ def masking_delete(request: HttpRequest, rule: Number, dry_run: DryRun = False) 
     """Delete a masking rule; people who can read bodies see the values again."""
     kept = get_object_or_404(MaskingRule, pk=rule)
     if dry_run:
-        return plan_of(masking_views.deletion_of(kept))
-    return Done(detail=masking_views.delete_rule(request, kept))
+        return plan_of(masking_rules.deletion_of(kept))
+    return Done(detail=masking_rules.delete_rule(request, kept))

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.contrib import messages
 from django.db.models import Count
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from console.accounts.models import CustomRole
 from console.accounts.permissions import administrators_form, administrators_page
 from console.accounts.roles import BASE_ACTIONS, MEANINGS, Role
+from console.people.accounts.custom_roles import create_role, delete_role, deletion_of, update_role
 from console.people.accounts.role_forms import RoleForm
-from console.people.audit.record import change
-from console.ui.danger import Danger, Effect, confirmation
+from console.ui.danger import confirmation
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -37,16 +36,9 @@ def create(request: HttpRequest) -> HttpResponse:
     form = RoleForm(request.POST or None)
     if request.method != "POST" or not form.is_valid():
         return shown(request, form)
-    save_role(request, form)
+    create_role(request, form)
     messages.success(request, _("Role %(name)s created.") % {"name": form.instance.name})
     return redirect("people:roles")
-
-
-def save_role(request: HttpRequest, form: RoleForm) -> CustomRole:
-    with change(request, "role.create", form.cleaned_data["name"]) as entry:
-        role: CustomRole = form.save()
-        entry.after = role.as_kept
-    return role
 
 
 @administrators_form
@@ -57,16 +49,9 @@ def edit(request: HttpRequest, role: int) -> HttpResponse:
     form = RoleForm(request.POST or None, instance=kept)
     if request.method != "POST" or not form.is_valid():
         return shown(request, form, get_object_or_404(CustomRole, pk=role))
-    saved = changed(request, form, before)
+    saved = update_role(request, form, before)
     messages.success(request, _("Role %(name)s changed.") % {"name": saved.name})
     return redirect("people:roles")
-
-
-def changed(request: HttpRequest, form: RoleForm, before: dict[str, Any]) -> CustomRole:
-    with change(request, "role.update", before["name"], before=before) as entry:
-        role: CustomRole = form.save()
-        entry.after = role.as_kept | {"name": role.name}
-    return role
 
 
 def shown(request: HttpRequest, form: RoleForm, role: CustomRole | None = None) -> HttpResponse:
@@ -87,28 +72,3 @@ def delete(request: HttpRequest, role: int) -> HttpResponse:
         return question
     messages.success(request, delete_role(request, kept))
     return redirect("people:roles")
-
-
-def delete_role(request: HttpRequest, role: CustomRole) -> str:
-    """Delete a custom role; return a sentence for the user."""
-    before = role.as_kept | {"members": [str(each) for each in role.members.all()]}
-    with change(request, "role.delete", role.name, before=before):
-        role.delete()
-    return _("Role %(name)s deleted.") % {"name": role.name}
-
-
-def deletion_of(role: CustomRole) -> Danger:
-    return Danger(
-        title=_("Delete role %(name)s?") % {"name": role.name},
-        text=_("People with this role immediately lose what only this role allows."),
-        effects=(
-            Effect(_("People with this role"), role.members.count(), "", True),
-            Effect(_("Invitations with this role"), role.invitations.count()),
-        ),
-        undo=_("This can't be undone. The audit log keeps the role's permissions and members."),
-        action=_("Delete role"),
-        keep=_("Cancel"),
-        address=reverse("people:role-delete", args=[role.pk]),
-        back=reverse("people:role-edit", args=[role.pk]),
-        name=role.name,
-    )

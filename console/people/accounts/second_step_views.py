@@ -9,7 +9,6 @@ from django.contrib import messages
 from django.contrib.auth import login
 from django.contrib.auth.decorators import login_not_required
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
@@ -18,9 +17,9 @@ from console.accounts import devices, second_step, signed_in, throttle
 from console.accounts.permissions import action, administrators_form, form, page
 from console.accounts.second_step import Kind
 from console.people.accounts.forms import LOCKED, CodeForm
-from console.people.accounts.people_views import found, ms_of
+from console.people.accounts.services import get_person, ms_of, removal_danger, remove_second_step
 from console.people.audit.record import change, done, refused
-from console.ui.danger import Danger, Effect, confirmation
+from console.ui.danger import confirmation
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -167,38 +166,9 @@ def turn_off(request: HttpRequest) -> HttpResponse:
 @administrators_form
 def turn_off_for(request: HttpRequest, person: int) -> HttpResponse:
     """Remove the second step of an account whose app and recovery codes are lost."""
-    account = found(person).account
+    account = get_person(person).account
     question = confirmation(request, removal_danger(account))
     if question is not None:
         return question
     messages.success(request, remove_second_step(request, account))
     return redirect("people:detail", person)
-
-
-def remove_second_step(request: HttpRequest, account: User) -> str:
-    """Remove an account's second step; return a sentence for the user."""
-    name = account.get_username()
-    with change(request, "account.second-step-off", name):
-        second_step.turn_off(account)
-    return _("%(name)s can now sign in with a password alone.") % {"name": name}
-
-
-def removal_danger(account: User) -> Danger:
-    name = account.get_username()
-    return Danger(
-        title=_("Turn off two-step authentication for %(name)s?") % {"name": name},
-        text=_(
-            "The password alone will then be enough to sign in. Make sure the request comes from "
-            "%(name)s and not from someone who knows the password."
-        )
-        % {"name": name},
-        effects=(Effect(_("Recovery codes that stop working"), second_step.codes_left(account)),),
-        undo=_("The person can set it up again with a new key."),
-        action=_("Turn off"),
-        keep=_("Cancel"),
-        address=reverse("people:second-step-off", args=[account.pk]),
-        back=reverse("people:detail", args=[account.pk]),
-        refusal=""
-        if second_step.device_of(account) is not None
-        else _("This account doesn't have two-step authentication."),
-    )
