@@ -14,7 +14,7 @@ from django.utils import timezone
 from console.accounts.models import CustomRole
 from console.accounts.scopes import every_scope
 from console.api.operations import OPERATIONS
-from console.data.reports import catalog, health, tasks, views
+from console.data.reports import catalog, health, services, tasks, views
 from console.data.reports.models import ReportRun, RunState
 from tests.console.api.conftest import Program
 from tests.console.test_addresses import ALL
@@ -73,7 +73,8 @@ def row(topic: str, key: str) -> dict[str, str]:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportRun:
     """A result with a key of another team's topic in each of its parts."""
     monkeypatch.setattr(health, "problems", list)
-    monkeypatch.setattr(views, "parquet_path", lambda pk: tmp_path / f"{pk}.parquet")
+    for module in (services, views):
+        monkeypatch.setattr(module, "parquet_path", lambda pk: tmp_path / f"{pk}.parquet")
     monkeypatch.setattr(tasks.run_report, "apply_async", lambda **_how: None)
     monkeypatch.setattr(
         "console.data.reports.catalog.reports",

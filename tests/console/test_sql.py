@@ -15,7 +15,7 @@ from django.core.management import call_command
 from django.urls import reverse
 
 from console.accounts.roles import may_query
-from console.data.sql import charts, views
+from console.data.sql import charts, services, views
 from console.data.sql.desk import Desk, DeskError, tables
 from console.data.sql.models import QueryRun, SavedQuery
 from console.data.sql.notifications import result_of
@@ -44,8 +44,8 @@ def desk() -> Desk:
 def run_query(actors, brokers, settings, lake, tmp_path, monkeypatch, desk):
     """The page with a small lake; returns a function from a query to its result page."""
     settings.TREBUCHET_LAKE, settings.TREBUCHET_DATA = str(lake), tmp_path
-    monkeypatch.setattr(views, "desk", desk)
-    monkeypatch.setattr(views, "WAITED_S", HANGS_S)
+    monkeypatch.setattr(services, "desk", desk)
+    monkeypatch.setattr(services, "WAITED_S", HANGS_S)
     monkeypatch.setattr(views, "tables", lambda: {"tables": []})
 
     def ask(sql: str, client=actors.admin):

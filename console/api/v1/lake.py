@@ -15,7 +15,7 @@ from console.api.operations import Need, operation
 from console.api.problems import ProblemError
 from console.api.schemas import Limit
 from console.data.pipeline.lake_status import status
-from console.data.sql import right_views, views
+from console.data.sql import rights, services
 from console.data.sql.desk import tables
 from console.data.sql.models import SAVED_MAX, SavedQuery, visible_to
 from console.data.sql.rights import every_right, topics_of
@@ -141,7 +141,7 @@ def run_out(run: Run, outcome: Outcome | None) -> dict[str, Any]:
 )
 def sql_run(request: HttpRequest, run_id: UUID, limit: Limit = 500) -> dict[str, Any]:
     """Get a query's progress, or the first rows of its result."""
-    found, outcome = views.get_run(request, run_id)
+    found, outcome = services.get_run(request, run_id)
     is_done = outcome is not None and outcome.state == "done"
     return {
         **run_out(found, outcome),
@@ -149,7 +149,7 @@ def sql_run(request: HttpRequest, run_id: UUID, limit: Limit = 500) -> dict[str,
         if outcome is not None
         else [],
         "rows": list(found.rows(limit)) if is_done else [],
-        "progress": views.progress_of(found) if outcome is None else {},
+        "progress": services.progress_of(found) if outcome is None else {},
     }
 
 
@@ -163,7 +163,7 @@ def sql_run(request: HttpRequest, run_id: UUID, limit: Limit = 500) -> dict[str,
 )
 def sql_export(request: HttpRequest, run_id: UUID, kind: str) -> HttpResponseBase:
     """Export a result as csv, jsonl or parquet; the audit log records the export."""
-    return views.exported(request, run_id, kind)
+    return services.exported(request, run_id, kind)
 
 
 @operation(
@@ -201,6 +201,6 @@ def saved_out(kept: SavedQuery) -> dict[str, Any]:
 def sql_rights(request: HttpRequest) -> list[dict[str, Any]]:
     """List who can query the lake, and for which topics."""
     return [
-        {"who": right_views.key_of(who), "name": str(who), "topics": topics}
+        {"who": rights.key_of(who), "name": str(who), "topics": topics}
         for who, topics in every_right()
     ]

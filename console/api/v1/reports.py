@@ -27,7 +27,7 @@ from console.api.schemas import (
     newest,
     plan_of,
 )
-from console.data.reports import catalog, health, schedule_views, schedules, views
+from console.data.reports import catalog, health, schedules, scheduling, services
 from console.data.reports.catalog import Report
 from console.data.reports.forms import ParametersForm, ScheduleForm
 from console.data.reports.models import ReportRun
@@ -150,7 +150,7 @@ def report_runs(
 )
 def report_run(request: HttpRequest, run: Number) -> dict[str, Any]:
     """Get a report run's progress or result."""
-    found = views.get_run(request, run)
+    found = services.get_run(request, run)
     return {**run_out(found), "result": found.result}
 
 
@@ -164,7 +164,7 @@ def report_run(request: HttpRequest, run: Number) -> dict[str, Any]:
 )
 def report_run_csv(request: HttpRequest, run: Number) -> HttpResponseBase:
     """Download a result's rows as CSV."""
-    return views.csv_of(views.get_run(request, run))
+    return services.csv_of(services.get_run(request, run))
 
 
 @operation(
@@ -177,7 +177,7 @@ def report_run_csv(request: HttpRequest, run: Number) -> HttpResponseBase:
 )
 def report_run_parquet(request: HttpRequest, run: Number) -> FileResponse:
     """Download all rows of a result as Parquet, while they are stored."""
-    return views.parquet_of(request, views.get_run(request, run))
+    return services.parquet_of(request, services.get_run(request, run))
 
 
 @operation(
@@ -201,7 +201,7 @@ def report_schedules(request: HttpRequest) -> list[dict[str, Any]]:
 )
 def report_schedule(request: HttpRequest, schedule: Number) -> dict[str, Any]:
     """Get a report schedule."""
-    return schedule_out(schedule_views.found_schedule(schedule))
+    return schedule_out(scheduling.found_schedule(schedule))
 
 
 def schedule_out(schedule: PeriodicTask) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def schedule_out(schedule: PeriodicTask) -> dict[str, Any]:
         "id": schedule.pk,
         "report": str(schedules.arguments(schedule).get("report", "")),
         "words": schedules.in_words(schedule),
-        "values": schedule_views.audited(schedule),
+        "values": scheduling.audited(schedule),
     }
 
 
@@ -265,13 +265,13 @@ def parameters_of(
 )
 def report_start(request: HttpRequest) -> dict[str, Any]:
     """Queue a report run; to retry one, send its parameters again."""
-    blocked = next((problem for problem in health.problems() if problem.blocks), None)
+    blocked = health.blocking_problem()
     if blocked is not None:
         raise ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, blocked.sentence)
     asked = json_object(request, tuple(START["properties"]))
     report = report_named(asked.get("report"))
     form = parameters_of(request, report, asked.get("parameters", {}))
-    return run_out(views.start_run(request, report, form.parameters()))
+    return run_out(services.start_run(request, report, form.parameters()))
 
 
 @operation(
@@ -284,7 +284,7 @@ def report_start(request: HttpRequest) -> dict[str, Any]:
 )
 def report_cancel(request: HttpRequest, run: Number) -> Done:
     """Cancel a run: at once if it is queued, soon if it is running."""
-    _is_ending, text = views.cancel_run(request, views.get_run(request, run))
+    _is_ending, text = services.cancel_run(request, services.get_run(request, run))
     return Done(detail=text)
 
 
@@ -310,8 +310,8 @@ def report_schedule_create(request: HttpRequest) -> dict[str, Any]:
         {name: each for name, each in asked.items() if name in SCHEDULE_FIELDS},
     )
     parameters = parameters_of(request, report, asked.get("parameters", {}))
-    schedule = schedule_views.new_schedule(report)
-    schedule_views.save_schedule(request, schedule, form, parameters)
+    schedule = scheduling.new_schedule(report)
+    scheduling.save_schedule(request, schedule, form, parameters)
     return schedule_out(schedule)
 
 
@@ -327,14 +327,14 @@ def report_schedule_create(request: HttpRequest) -> dict[str, Any]:
 )
 def report_schedule_change(request: HttpRequest, schedule: Number) -> dict[str, Any]:
     """Update a report schedule; `enabled` turns it on or off."""
-    found = schedule_views.found_schedule(schedule)
+    found = scheduling.found_schedule(schedule)
     asked = json_object(request, ("parameters", *SCHEDULE_FIELDS))
     may_notify = may_choose_channels(request, asked, schedules.channels_of(found))
     form = valid_form(
         request,
         lambda data: ScheduleForm(
             data,
-            initial=schedule_views.schedule_initial(found),
+            initial=scheduling.schedule_initial(found),
             schedule_id=found.pk,
             may_notify=may_notify,
         ),
@@ -346,7 +346,7 @@ def report_schedule_change(request: HttpRequest, schedule: Number) -> dict[str, 
     if report is not None:
         kept = arguments.get("parameters") or {}
         parameters = parameters_of(request, report, asked.get("parameters", {}), kept)
-    schedule_views.save_schedule(request, found, form, parameters)
+    scheduling.save_schedule(request, found, form, parameters)
     return schedule_out(found)
 
 
@@ -362,8 +362,8 @@ def report_schedule_delete(
     request: HttpRequest, schedule: Number, dry_run: DryRun = False
 ) -> Done | PlanOut:
     """Delete a report schedule; its runs are kept."""
-    found = schedule_views.found_schedule(schedule)
+    found = scheduling.found_schedule(schedule)
     if dry_run:
-        return plan_of(schedule_views.danger_of(found))
-    schedule_views.delete_schedule(request, found)
+        return plan_of(scheduling.danger_of(found))
+    scheduling.delete_schedule(request, found)
     return Done(detail=_("Schedule deleted. Results of its runs are kept."))

@@ -24,7 +24,7 @@ from console.api.v1.lake import (
 )
 from console.data.reports import schedules
 from console.data.reports.forms import ScheduleForm
-from console.data.sql import right_views, schedule_views, views
+from console.data.sql import rights, scheduled, services
 from console.data.sql.desk import DeskError
 from console.data.sql.forms import QueryForm, RightForm, SaveForm
 from console.data.sql.rights import granted_to
@@ -53,7 +53,7 @@ def sql_start(request: HttpRequest) -> dict[str, Any]:
     require_lake()
     form = valid_form(request, lambda data: QueryForm(data))
     try:
-        run = views.start_query(request, form)
+        run = services.start_query(request, form)
     except DeskError as error:
         raise ProblemError(HTTPStatus.CONFLICT, str(error)) from error
     return run_out(run, run.outcome())
@@ -69,11 +69,11 @@ def sql_start(request: HttpRequest) -> dict[str, Any]:
 )
 def sql_cancel(request: HttpRequest, run_id: UUID) -> Done:
     """Cancel a query: your own, or anyone's as an administrator."""
-    found, _outcome = views.get_run(request, run_id)
-    if not views.may_cancel(request, found):
+    found, _outcome = services.get_run(request, run_id)
+    if not services.may_cancel(request, found):
         detail = _("Only the author and administrators can cancel a query.")
         raise ProblemError(HTTPStatus.FORBIDDEN, detail)
-    if views.cancel_query(request, found):
+    if services.cancel_query(request, found):
         return Done(detail=_("Query cancelled."))
     return Done(detail=_("The query had already finished."))
 
@@ -92,8 +92,8 @@ def sql_save(request: HttpRequest) -> dict[str, Any]:
     """Save a query under a name, replacing your query of that name."""
     form = valid_form(request, lambda data: SaveForm(data))
     try:
-        return saved_out(views.save_query(request, form))
-    except views.TooManyError as error:
+        return saved_out(services.save_query(request, form))
+    except services.TooManyError as error:
         raise ProblemError(HTTPStatus.CONFLICT, str(error)) from error
 
 
@@ -107,7 +107,7 @@ def sql_save(request: HttpRequest) -> dict[str, Any]:
 )
 def sql_saved_delete(request: HttpRequest, query: Number) -> Done:
     """Delete a saved query and its schedule: your own, or any as an administrator."""
-    return Done(detail=views.delete_query(request, views.own_query(request, query)))
+    return Done(detail=services.delete_query(request, services.own_query(request, query)))
 
 
 @operation(
@@ -120,10 +120,10 @@ def sql_saved_delete(request: HttpRequest, query: Number) -> Done:
 )
 def sql_schedule(request: HttpRequest, query: Number) -> dict[str, Any]:
     """Get a saved query's schedule."""
-    found = schedule_of(views.own_query(request, query))
+    found = schedule_of(services.own_query(request, query))
     return {
         "words": "" if found is None else schedules.in_words(found),
-        "values": {} if found is None else schedule_views.initial_of(found),
+        "values": {} if found is None else scheduled.initial_of(found),
     }
 
 
@@ -139,10 +139,10 @@ def sql_schedule(request: HttpRequest, query: Number) -> dict[str, Any]:
 )
 def sql_schedule_change(request: HttpRequest, query: Number) -> dict[str, Any]:
     """Schedule a saved query: at an interval, or by cron in a time zone."""
-    kept = views.own_query(request, query)
+    kept = services.own_query(request, query)
     found = schedule_of(kept)
     task = found or new_schedule(kept)
-    initial = schedule_views.initial_of(found)
+    initial = scheduled.initial_of(found)
     asked = json_object(request, tuple(ScheduleForm.base_fields))
     may_notify = may_choose_channels(request, asked, initial.get("channels", ()))
     form = valid_form(
@@ -155,8 +155,8 @@ def sql_schedule_change(request: HttpRequest, query: Number) -> dict[str, Any]:
         ),
         asked,
     )
-    schedule_views.save_schedule(request, kept, task, form)
-    return {"words": schedules.in_words(task), "values": schedule_views.initial_of(task)}
+    scheduled.save_schedule(request, kept, task, form)
+    return {"words": schedules.in_words(task), "values": scheduled.initial_of(task)}
 
 
 @operation(
@@ -169,7 +169,7 @@ def sql_schedule_change(request: HttpRequest, query: Number) -> dict[str, Any]:
 )
 def sql_schedule_end(request: HttpRequest, query: Number) -> Done:
     """Remove a saved query's schedule."""
-    return Done(detail=schedule_views.delete_schedule(request, views.own_query(request, query)))
+    return Done(detail=scheduled.delete_schedule(request, services.own_query(request, query)))
 
 
 RIGHT: dict[str, Any] = {
@@ -197,7 +197,7 @@ RIGHT: dict[str, Any] = {
 )
 def sql_right_give(request: HttpRequest, who: Text) -> dict[str, Any]:
     """Grant access to the lake to `person:ID` or `group:ID`, as in the list of rights."""
-    right_views.get_grantee(who)
+    rights.get_grantee(who)
     asked = json_object(request, tuple(RIGHT["properties"]))
     topics = asked.get("topics", [])
     if topics is not None and not isinstance(topics, list):
@@ -207,11 +207,11 @@ def sql_right_give(request: HttpRequest, who: Text) -> dict[str, Any]:
     names = " ".join(str(each) for each in topics or ())
     form = valid_form(
         request,
-        lambda data: RightForm(data, grantees=right_views.possible_grantees()),
+        lambda data: RightForm(data, grantees=rights.possible_grantees()),
         {"grantee": who, "scope": scope, "topics": names},
     )
-    right_views.grant_right(request, form)
-    found = right_views.get_grantee(who)
+    rights.grant_right(request, form)
+    found = rights.get_grantee(who)
     return {"who": who, "name": str(found), "topics": granted_to(found)}
 
 
@@ -225,4 +225,4 @@ def sql_right_give(request: HttpRequest, who: Text) -> dict[str, Any]:
 )
 def sql_right_take(request: HttpRequest, who: Text) -> Done:
     """Revoke access to the lake."""
-    return Done(detail=right_views.revoke_right(request, right_views.get_grantee(who)))
+    return Done(detail=rights.revoke_right(request, rights.get_grantee(who)))

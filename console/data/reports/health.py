@@ -176,3 +176,8 @@ def worker_responds() -> bool:
     except (OperationalError, redis.RedisError, OSError):
         return False
     return bool(answers)
+
+
+def blocking_problem() -> Problem | None:
+    """Return the first problem that prevents reports from running."""
+    return next((problem for problem in problems() if problem.blocks), None)

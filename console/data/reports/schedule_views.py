@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.contrib import messages
 from django.http import Http404
-from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
+from django.shortcuts import redirect, render
 from django.utils.translation import gettext, gettext as _
 from django.views.decorators.http import require_http_methods
 from django_celery_beat.models import PeriodicTask
@@ -20,18 +18,24 @@ from console.accounts.permissions import (
     require_operator,
 )
 from console.accounts.roles import may_administer
-from console.data.reports import catalog, health, schedules, visibility
+from console.data.reports import catalog, health, schedules
 from console.data.reports.forms import ParametersForm, ScheduleForm
-from console.data.reports.models import QUEUED_SECONDS_MAX, ReportRun
-from console.data.reports.presenting import shown_schedules
-from console.people.audit.record import change
-from console.ui.danger import Danger, Effect, ask, is_confirmed
+from console.data.reports.scheduling import (
+    danger_of,
+    delete_schedule,
+    found_schedule,
+    new_schedule,
+    save_schedule,
+    schedule_initial,
+    set_enabled,
+    shown_schedule,
+)
+from console.ui.danger import ask, is_confirmed
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
     from console.data.reports.catalog import Report
-    from console.data.reports.presenting import ShownSchedule
 
 
 @require_http_methods(["GET", "POST"])
@@ -95,69 +99,6 @@ def switch(request: HttpRequest, schedule_id: int) -> HttpResponse:
     return redirect("reports:list")
 
 
-def new_schedule(report: Report) -> PeriodicTask:
-    """Return an unsaved schedule for a report."""
-    return PeriodicTask(
-        task=schedules.SCHEDULED_TASK,
-        kwargs=json.dumps({"report": report.name, "catch_up": True}),
-        expire_seconds=QUEUED_SECONDS_MAX,
-    )
-
-
-def save_schedule(
-    request: HttpRequest,
-    schedule: PeriodicTask,
-    form: ScheduleForm,
-    parameters: ParametersForm | None,
-) -> None:
-    """Save valid forms, with an audit entry."""
-    if parameters is not None:
-        visibility.require_to_run(request, parameters.report, parameters.parameters())
-    is_new = schedule.pk is None
-    action = "schedule.create" if is_new else "schedule.update"
-    name = form.cleaned_data["name"] if is_new else schedule.name
-    before = None if is_new else audited(schedule)
-    with change(request, action, name, before=before) as entry:
-        save(schedule, form, parameters)
-        entry.after = audited(schedule)
-
-
-def set_enabled(request: HttpRequest, schedule: PeriodicTask, *, on: bool) -> None:
-    """Enable or disable a schedule, with an audit entry."""
-    before, after = {"enabled": schedule.enabled}, {"enabled": on}
-    with change(request, "schedule.switch", schedule.name, before=before, after=after):
-        schedule.enabled = on
-        schedule.save()
-
-
-def delete_schedule(request: HttpRequest, schedule: PeriodicTask) -> None:
-    """Delete a schedule, with an audit entry."""
-    with change(request, "schedule.delete", schedule.name, before=audited(schedule)):
-        schedule.delete()
-
-
-def danger_of(schedule: PeriodicTask) -> Danger:
-    """Return the effects of deleting a schedule; nothing else is deleted with it."""
-    shown = shown_schedule(schedule.pk)
-    return Danger(
-        title=_("Delete schedule %(name)s?") % {"name": schedule.name},
-        text=_("The report no longer runs automatically. Results of earlier runs are kept."),
-        effects=(
-            Effect(
-                _("Runs so far"),
-                ReportRun.objects.filter(schedule=schedule).count(),
-                shown.words if shown is not None else "",
-            ),
-        ),
-        undo=_("This can't be undone. To pause the channel, turn it off instead."),
-        action=_("Delete schedule"),
-        keep=_("Cancel"),
-        address=reverse("reports:schedule-delete", args=[schedule.pk]),
-        back=reverse("reports:schedule", args=[schedule.pk]),
-        name=schedule.name,
-    )
-
-
 @operators_form
 def delete(request: HttpRequest, schedule_id: int) -> HttpResponse:
     """Delete a schedule, keeping its runs."""
@@ -195,51 +136,8 @@ def page(
     )
 
 
-def save(schedule: PeriodicTask, form: ScheduleForm, parameters: ParametersForm | None) -> None:
-    """Store the forms' values."""
-    given = form.cleaned_data
-    arguments = schedules.arguments(schedule)
-    if parameters is not None:
-        arguments["parameters"] = parameters.parameters()
-    arguments["catch_up"] = given["catch_up"]
-    # People who can't choose channels leave them unchanged.
-    arguments["channels"] = given.get("channels", schedules.channels_of(schedule))
-    schedule.name = given["name"] or schedule.name
-    schedule.enabled = given["enabled"]
-    schedule.kwargs = json.dumps(arguments)
-    if given["kind"] == "interval":
-        schedules.set_interval(schedule, given["every"], given["period"])
-    else:
-        schedules.set_cron(schedule, given["cron"], given["timezone"])
-
-
 def free_name(wanted: str) -> str:
     """Return the name, numbered if another schedule already has it."""
     taken = set(PeriodicTask.objects.values_list("name", flat=True))
     names = (wanted, *(f"{wanted} {number}" for number in range(2, len(taken) + 3)))
     return next(name for name in names if name not in taken)
-
-
-def audited(schedule: PeriodicTask) -> dict[str, Any]:
-    """Return the values of a schedule that the audit log compares before and after a change."""
-    parameters = schedules.arguments(schedule).get("parameters") or {}
-    return {**schedule_initial(schedule), "parameters": parameters}
-
-
-def schedule_initial(schedule: PeriodicTask) -> dict[str, Any]:
-    return {
-        "name": schedule.name,
-        "enabled": schedule.enabled,
-        "catch_up": schedules.arguments(schedule).get("catch_up", True),
-        "channels": schedules.channels_of(schedule),
-        **schedules.timing(schedule),
-    }
-
-
-def found_schedule(schedule_id: int) -> PeriodicTask:
-    found: PeriodicTask = get_object_or_404(schedules.all_schedules(), pk=schedule_id)
-    return found
-
-
-def shown_schedule(schedule_id: int) -> ShownSchedule | None:
-    return next((each for each in shown_schedules() if each.schedule.pk == schedule_id), None)

@@ -12,6 +12,8 @@ from django_celery_beat.models import CrontabSchedule, IntervalSchedule, Periodi
 from django_celery_beat.tzcrontab import TzAwareCrontab
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from celery.schedules import crontab
     from django.db.models import QuerySet
 
@@ -233,3 +235,18 @@ def set_cron(schedule: PeriodicTask, text: str, zone: str = UTC_NAME) -> None:
     )
     schedule.crontab, schedule.interval = cron, None
     schedule.save()
+
+
+def set_values(
+    schedule: PeriodicTask, given: Mapping[str, Any], more: Mapping[str, Any] | None = None
+) -> None:
+    """Set the values of a schedule's form, and `more` arguments of its task."""
+    values = {**arguments(schedule), **(more or {}), "catch_up": given["catch_up"]}
+    # People who can't choose channels leave them unchanged.
+    values["channels"] = given.get("channels", channels_of(schedule))
+    schedule.kwargs = json.dumps(values)
+    schedule.enabled = given["enabled"]
+    if given["kind"] == "interval":
+        set_interval(schedule, given["every"], given["period"])
+    else:
+        set_cron(schedule, given["cron"], given["timezone"])

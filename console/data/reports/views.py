@@ -7,27 +7,22 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.contrib import messages
 from django.http import (
-    FileResponse,
     Http404,
     HttpResponse,
     JsonResponse,
-    StreamingHttpResponse,
 )
-from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
+from django.shortcuts import redirect, render
 from django.utils.translation import get_language, gettext, gettext as _, ngettext, override
 from django.views.decorators.http import require_safe
 
 from console.accounts.permissions import operators_action
 from console.accounts.rights import rights_on
 from console.accounts.roles import may_query
-from console.data.reports import catalog, health, results, visibility
+from console.data.reports import catalog, health, visibility
 from console.data.reports.forms import ParametersForm, StartForm
 from console.data.reports.message_links import MessageLinks
 from console.data.reports.models import (
-    WORKING,
     ReportRun,
-    RunState,
 )
 from console.data.reports.notifications import picture_of
 from console.data.reports.presenting import (
@@ -39,11 +34,9 @@ from console.data.reports.presenting import (
 )
 from console.data.reports.runner import parquet_path
 from console.data.reports.scope import scope
-from console.data.reports.tasks import queue
+from console.data.reports.services import cancel_run, csv_of, get_run, parquet_of, start_run
 from console.observe.alerts import fonts, rasters
 from console.observe.alerts.pictures import series_label
-from console.people.audit.models import Entry
-from console.people.audit.record import change
 
 if TYPE_CHECKING:
     from django.forms import Form
@@ -109,7 +102,7 @@ def recent_runs() -> list[ShownRun]:
 @operators_action
 def start(request: HttpRequest) -> HttpResponse:
     """Queue a run and show it, or show why that failed."""
-    blocked = next((problem for problem in health.problems() if problem.blocks), None)
+    blocked = health.blocking_problem()
     if blocked is not None:
         messages.error(request, blocked.sentence)
         return redirect("reports:list")
@@ -123,19 +116,6 @@ def start(request: HttpRequest) -> HttpResponse:
         return list_with_errors(request, parameters_form)
     run = start_run(request, report, parameters_form.parameters())
     return redirect("reports:run", run_id=run.pk)
-
-
-def start_run(request: HttpRequest, report: Report, parameters: dict[str, Any]) -> ReportRun:
-    """Queue a run, with an audit entry; a run that can't be queued has failed."""
-    visibility.require_to_run(request, report, parameters)
-    with change(request, "report.start", report.name, after=parameters) as entry:
-        run = ReportRun.objects.create(
-            report=report.name, parameters=parameters, requested_by_id=request.user.pk
-        )
-        if problem := queue(run):
-            entry.outcome = Entry.Outcome.FAILED
-            entry.remark = problem
-    return run
 
 
 def list_with_errors(request: HttpRequest, form: Form) -> HttpResponse:
@@ -237,16 +217,6 @@ def run_csv(request: HttpRequest, run_id: int) -> HttpResponseBase:
     return csv_of(get_run(request, run_id))
 
 
-def csv_of(run: ReportRun) -> StreamingHttpResponse:
-    report = report_of(run)
-    if run.result is None or report is None:
-        raise Http404(_("This run has no result."))
-    lines = results.csv_lines(report.columns, run.rows)
-    response = StreamingHttpResponse(lines, content_type="text/csv")
-    response["Content-Disposition"] = f'attachment; filename="{run.report}-{run.pk}.csv"'
-    return response
-
-
 @require_safe
 def run_picture(request: HttpRequest, run_id: int) -> HttpResponse:
     """Return the chart of a result as PNG."""
@@ -278,15 +248,6 @@ def run_parquet(request: HttpRequest, run_id: int) -> HttpResponseBase:
     return parquet_of(request, get_run(request, run_id))
 
 
-def parquet_of(request: HttpRequest, run: ReportRun) -> FileResponse:
-    visibility.require_all_rows(run, rights_on(request))
-    try:
-        file = parquet_path(run.pk).open("rb")
-    except OSError as error:
-        raise Http404(_("The Parquet file of this run is no longer stored.")) from error
-    return FileResponse(file, as_attachment=True, filename=f"{run.report}-{run.pk}.parquet")
-
-
 @operators_action
 def cancel(request: HttpRequest, run_id: int) -> HttpResponse:
     """Cancel a run: at once if it is queued, else by a flag for its worker."""
@@ -294,16 +255,6 @@ def cancel(request: HttpRequest, run_id: int) -> HttpResponse:
     is_ending, text = cancel_run(request, run)
     (messages.success if is_ending else messages.info)(request, text)
     return redirect("reports:run", run_id=run.pk)
-
-
-def cancel_run(request: HttpRequest, run: ReportRun) -> tuple[bool, str]:
-    """Cancel a run, with an audit entry; return whether it has ended, and a sentence."""
-    with change(request, "report.cancel", f"{run.report} {run.pk}"):
-        if run.move(RunState.CANCELLED, among=(RunState.QUEUED,), finished_at=timezone.now()):
-            return True, _("The run was removed from the queue.")
-        if ReportRun.objects.filter(pk=run.pk, state__in=WORKING).update(cancel_requested=True):
-            return True, _("Cancelling the run.")
-    return False, _("The run had already finished.")
 
 
 def per_step(seconds: int) -> str:
@@ -321,9 +272,3 @@ def per_step(seconds: int) -> str:
         number = seconds
         words = ngettext("per second", "per %(number)d seconds", number)
     return words % {"number": number}
-
-
-def get_run(request: HttpRequest, run_id: int) -> ReportRun:
-    """Return a run with the part of its result that this person may see."""
-    run = get_object_or_404(ReportRun.objects.select_related("schedule", "requested_by"), pk=run_id)
-    return visibility.visible_run(run, rights_on(request))

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import logging
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django_celery_beat.models import PeriodicTask
 
@@ -23,12 +24,16 @@ from console.data.sql.models import RUN_MS_MAX, QueryRun, SavedQuery
 from console.data.sql.rights import topics_of
 from console.data.sql.runs import new_run
 from console.lib.moment import now_ms
+from console.people.audit.record import change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
     from django.db.models import QuerySet
+    from django.http import HttpRequest
+
+    from console.data.reports.forms import ScheduleForm
 
 logger = logging.getLogger(__name__)
 
@@ -191,3 +196,38 @@ def current_run(query: SavedQuery, now: datetime) -> QueryRun | None:
             and now_s - due.timestamp() > schedules.LATE_S
         )
     return None if is_old else run
+
+
+def save_schedule(
+    request: HttpRequest, query: SavedQuery, given: PeriodicTask, form: ScheduleForm
+) -> None:
+    """Save a query's schedule from the form."""
+    found = schedule_of(query)
+    before = None if found is None else initial_of(found)
+    with change(request, "sql.schedule", query.name, before=before) as entry:
+        schedules.set_values(given, form.cleaned_data)
+        entry.after = initial_of(given)
+
+
+def delete_schedule(request: HttpRequest, query: SavedQuery) -> str:
+    """Delete a query's schedule; return a sentence about it."""
+    found = schedule_of(query)
+    before = None if found is None else initial_of(found)
+    with change(request, "sql.unschedule", query.name, before=before):
+        unschedule(query)
+    return _("%(name)s is no longer scheduled.") % {"name": query.name}
+
+
+def initial_of(found: PeriodicTask | None) -> dict[str, Any]:
+    """Return the form's initial values."""
+    if found is None:
+        zone = timezone.get_current_timezone_name()
+        known: dict[str, Any] = {"enabled": True, "catch_up": True, "kind": "interval"}
+        known |= {"every": 1, "period": "hours", "cron": "0 6 * * *", "timezone": zone}
+        return {**known, "channels": []}
+    return {
+        "enabled": found.enabled,
+        "catch_up": schedules.arguments(found).get("catch_up", True),
+        "channels": schedules.channels_of(found),
+        **schedules.timing(found),
+    }

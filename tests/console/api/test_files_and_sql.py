@@ -163,7 +163,7 @@ def test_programs_see_files_and_change_the_entries_permitted_to_their_owner(
 @pytest.fixture
 def lake(programs, admin_account, settings, monkeypatch, tmp_path):
     sql_world(admin_account, settings, monkeypatch, tmp_path)
-    monkeypatch.setattr("console.data.sql.views.WAITED_S", 0)
+    monkeypatch.setattr("console.data.sql.services.WAITED_S", 0)
     return SavedQuery.objects.get()
 
 
