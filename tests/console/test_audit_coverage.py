@@ -18,7 +18,7 @@ from console.accounts.models import SignedIn
 from console.broker.files.models import FileVersion
 from console.data.reports import health, schedules, tasks
 from console.data.reports.models import ReportRun
-from console.demo import views as demo_views
+from console.demo import services as demo_services
 from console.gateway import access
 from console.gateway.answers import BrokerNode, GroupConfig, Member, MessageQueue, TopicConfig
 from console.gateway.outgoing import NewMessage
@@ -274,7 +274,7 @@ def world(actors, admin_account, brokers, monkeypatch, settings, tmp_path) -> di
     brokers.members["shop"] = [Member("shop@1", "127.0.0.1:5", "JAVA", 407, ("broker-a",))]
     brokers.put("Orders", 0, 1_000)
     brokers.offsets["billing", "Orders", 0] = 1
-    monkeypatch.setattr(demo_views, "demo_process", FakeDemo())
+    monkeypatch.setattr(demo_services, "demo_process", FakeDemo())
     monkeypatch.setattr(health, "problems", list)
     monkeypatch.setattr(tasks.run_report, "apply_async", lambda **_how: None)
     run = ReportRun.objects.create(report="traffic", parameters={})

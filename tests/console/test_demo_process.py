@@ -101,7 +101,7 @@ def test_an_unreadable_record_is_not_a_demo(demo: process.DemoProcess, text: str
 def test_only_administrators_start_and_stop(
     demo: process.DemoProcess, monkeypatch: pytest.MonkeyPatch, staff: bool, status: int
 ) -> None:
-    monkeypatch.setattr("console.demo.views.demo_process", demo)
+    monkeypatch.setattr("console.demo.services.demo_process", demo)
     client = Client()
     client.force_login(get_user_model().objects.create_user("someone", is_staff=staff))
 
@@ -116,7 +116,7 @@ def test_only_administrators_start_and_stop(
 def test_the_button_never_leads_to_another_host(
     demo: process.DemoProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.demo.views.demo_process", demo)
+    monkeypatch.setattr("console.demo.services.demo_process", demo)
     client = Client()
     client.force_login(get_user_model().objects.create_user("admin", is_staff=True))
 

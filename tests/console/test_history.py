@@ -18,12 +18,12 @@ from console.lib.moment import now_ms
 from console.observe.alerts.models import Alert, Rule
 from console.observe.history import metrics
 from console.observe.history.access import history_store
+from console.observe.history.chart_points import words
 from console.observe.history.metrics import Subject
 from console.observe.history.places import place_of
 from console.observe.history.reading import Mark
 from console.observe.history.status import STATUS, Status
 from console.observe.history.store import Event
-from console.observe.history.views import words
 from console.observe.marks.setting import set_mark
 from console.observe.overview.sparks import sparks_now
 from console.people.audit.models import Entry

@@ -25,7 +25,7 @@ from console.lib.content import Filter
 from console.messages.browse.columns import COLUMNS
 from console.messages.dead_letters.selection import Selection
 from console.messages.tracing.filters import FIELDS
-from console.messages.tracing.recorder_views import WORDS
+from console.messages.tracing.recorder import WORDS
 from console.people.masking.models import MaskingRule
 from tests.console import test_audit_coverage
 from tests.console.api.conftest import Program

@@ -33,21 +33,24 @@ from console.api.schemas import (
 from console.api.v1.messages import MessageOut
 from console.gateway.access import gateway
 from console.gateway.answers import TopicKind
-from console.messages.dead_letters.action_views import (
+from console.messages.dead_letters.exporting import export_letters
+from console.messages.dead_letters.forms import DiscardForm, ReplayForm
+from console.messages.dead_letters.models import Run, Target, stop_orphaned
+from console.messages.dead_letters.selection import Selection
+from console.messages.dead_letters.services import (
     ReplayRefusedError,
+    cancel_run,
     chosen_of,
     danger_of,
     destinations_of,
-    discarded,
-    exported,
+    discard_letters,
+    letters_of,
     packed,
-    started,
+    resume_run,
+    row_of,
+    run_or_404 as found_run,
+    start_replay,
 )
-from console.messages.dead_letters.forms import DiscardForm, ReplayForm
-from console.messages.dead_letters.models import Run, Target, stop_orphaned
-from console.messages.dead_letters.run_views import cancel_run, resume_run, run_or_404 as found_run
-from console.messages.dead_letters.selection import Selection
-from console.messages.dead_letters.views import letters_of, row_of
 
 
 class DeadLetterGroupOut(Schema):
@@ -143,7 +146,7 @@ def dead_letter_groups(
 )
 def dead_letter_export(request: HttpRequest, group: Text, kind: Text) -> HttpResponse:
     """Export dead letters as `csv` or `jsonl`, selected as in the list."""
-    return exported(request, group, kind)
+    return export_letters(request, group, kind)
 
 
 @operation(
@@ -185,7 +188,7 @@ def dead_letter_replay(
     if danger.refusal:
         raise ProblemError(HTTPStatus.CONFLICT, danger.refusal)
     try:
-        return started(request, packed(group, selection, letters, wanted, destinations))
+        return start_replay(request, packed(group, selection, letters, wanted, destinations))
     except ReplayRefusedError as error:
         raise ProblemError(HTTPStatus.CONFLICT, str(error)) from error
 
@@ -215,7 +218,7 @@ def dead_letter_discard(
     if dry_run:
         title = _("Discard %(count)d dead letters of %(group)s")
         return PlanOut(title=title % {"count": len(letters), "group": group})
-    return discarded(request, group, selection, letters, form.cleaned_data["reason"])
+    return discard_letters(request, group, selection, letters, form.cleaned_data["reason"])
 
 
 @operation(

@@ -12,8 +12,8 @@ from console.api.operations import operation
 from console.api.problems import ProblemError
 from console.api.schemas import Text
 from console.lib.moment import now_ms
+from console.observe.history.chart_points import chart_points
 from console.observe.history.range import requested_range
-from console.observe.history.views import chart_points
 
 
 @operation(

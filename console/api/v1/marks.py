@@ -26,8 +26,7 @@ from console.api.schemas import (
     plan_of,
 )
 from console.observe.marks.models import TEXT_CHARACTERS_MAX, Mark
-from console.observe.marks.setting import MarkError
-from console.observe.marks.views import add_mark, delete_mark, mark_danger_of
+from console.observe.marks.setting import MarkError, add_mark, delete_mark, mark_danger_of
 
 
 class MarkOut(Schema):

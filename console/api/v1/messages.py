@@ -20,13 +20,13 @@ from console.api.problems import ProblemError
 from console.api.schemas import Cursor, Number, Text, cursor_of, place_of
 from console.gateway.access import gateway
 from console.lib.stored import BrokerQueue, Place, StoredMessage
-from console.messages.browse import lookups, search_views
+from console.messages.browse import lookups, searching
 from console.messages.browse.distribution import distribution_of
 from console.messages.browse.everywhere import search_topics
 from console.messages.browse.readers import readers_of
 from console.messages.browse.scanning import Progress, step
-from console.messages.browse.views import stored_at, unmasked_message
-from console.messages.family.views import family_of
+from console.messages.browse.services import stored_at, unmasked_message
+from console.messages.family.services import family_of
 
 if TYPE_CHECKING:
     from console.messages.family.steps import Step
@@ -144,9 +144,9 @@ class Search(Schema):
     client: Text = ""
 
 
-def criteria_of(request: HttpRequest) -> search_views.MessageSearch:
+def criteria_of(request: HttpRequest) -> searching.MessageSearch:
     """Return the search in the query string, parsed as its page does."""
-    criteria = search_views.criteria_of(request)
+    criteria = searching.criteria_of(request)
     if criteria.problem:
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, criteria.problem)
     if criteria.topic not in gateway().topics.all():
@@ -235,7 +235,7 @@ def message_distribution(request: HttpRequest, search: Query[Search]) -> dict[st
 )
 def message_export(request: HttpRequest, kind: Text, search: Query[Search]) -> HttpResponseBase:
     """Export a search's messages as `csv` or `jsonl`; the audit log records the export."""
-    return search_views.export_file(request, kind, criteria_of(request))
+    return searching.export_file(request, kind, criteria_of(request))
 
 
 @operation(

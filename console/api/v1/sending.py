@@ -18,10 +18,10 @@ from console.api.requestbody import json_object, valid_form
 from console.api.schemas import Done, DryRun, Number, PlanOut, Text
 from console.gateway.access import gateway
 from console.lib.stored import BrokerQueue
-from console.messages.browse.views import stored_at
+from console.messages.browse.services import stored_at
 from console.messages.sending.forms import SendForm
 from console.messages.sending.models import HalfMessage
-from console.messages.sending.views import (
+from console.messages.sending.services import (
     deliver_message,
     end_transaction,
     forget_transaction,

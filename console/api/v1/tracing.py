@@ -15,10 +15,10 @@ from console.api.operations import Need, operation
 from console.api.problems import ProblemError
 from console.api.requestbody import json_object
 from console.api.schemas import Done, Text
-from console.demo import views as demo_views
+from console.demo import services as demo_services
 from console.gateway.flight_recorder import FULL_MINUTES_MAX, Level, Question
 from console.messages.tracing.filters import FilterError, parse_filter
-from console.messages.tracing.recorder_views import (
+from console.messages.tracing.recorder import (
     MINUTES,
     MINUTES_MAX,
     QUESTIONS,
@@ -167,7 +167,7 @@ def tracing_level(request: HttpRequest) -> Done:
 )
 def demo_start(request: HttpRequest) -> Done:
     """Start demo traffic if it isn't running."""
-    return Done(detail=demo_views.start_demo(request)[1])
+    return Done(detail=demo_services.start_demo(request)[1])
 
 
 @operation(
@@ -180,4 +180,4 @@ def demo_start(request: HttpRequest) -> Done:
 )
 def demo_stop(request: HttpRequest) -> Done:
     """Stop demo traffic if it is running."""
-    return Done(detail=demo_views.stop_demo(request)[1])
+    return Done(detail=demo_services.stop_demo(request)[1])

@@ -11,16 +11,13 @@ from django.utils.translation import gettext as _, gettext_lazy
 from console.accounts.actions import Action
 from console.accounts.permissions import action_for, page
 from console.accounts.rights import rights_on
-from console.gateway.access import gateway
-from console.gateway.errors import GatewayError, NotFoundError
+from console.gateway.errors import GatewayError
 from console.lib.bodies import Body, body_of
-from console.lib.missing import MissingError
 from console.lib.moment import now_ms
 from console.lib.stored import BrokerQueue
 from console.messages.browse.columns import message_url
 from console.messages.browse.readers import Readers, readers_of
-from console.people.audit.record import change
-from console.people.masking.access import unmasked
+from console.messages.browse.services import stored_at, unmasked_message
 from console.ui.copies import CopyText, api_texts, mqadmin, mqadmin_text
 
 if TYPE_CHECKING:
@@ -57,16 +54,6 @@ def unmask(
     return shown(request, found, is_unmasked=True)
 
 
-def unmasked_message(
-    request: HttpRequest, topic: str, queue: BrokerQueue, offset: int
-) -> StoredMessage:
-    """Return a message with its masked values, after recording who sees them."""
-    rules = list(stored_at(topic, queue, offset).masked_by)
-    after = {"queue": str(queue), "offset": str(offset), "rules": rules}
-    with change(request, "message.unmask", topic, after=after), unmasked():
-        return stored_at(topic, queue, offset)
-
-
 def shown(request: HttpRequest, found: StoredMessage, *, is_unmasked: bool = False) -> HttpResponse:
     """Render the page of a message."""
     topic = found.topic
@@ -90,27 +77,6 @@ def shown(request: HttpRequest, found: StoredMessage, *, is_unmasked: bool = Fal
         "read_at_ms": now_ms(),
     }
     return render(request, "browse/message.html", context)
-
-
-def stored_at(topic: str, queue: BrokerQueue, offset: int) -> StoredMessage:
-    """Return the message at a location.
-
-    Raises:
-        MissingError: the message doesn't exist or has been deleted.
-    """
-    try:
-        found = gateway().browse.at(topic, queue, offset)
-    except NotFoundError:
-        found = None
-    if found is None:
-        raise MissingError(
-            _(
-                "Queue %(queue)s of %(topic)s has no message at offset %(offset)d. The message has "
-                "expired or hasn't been stored yet."
-            )
-            % {"queue": queue, "topic": topic, "offset": offset}
-        )
-    return found
 
 
 def shown_body(found: StoredMessage, form: str) -> Body | None:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from console.accounts.actions import Action as Allowed
-from console.accounts.permissions import action_for, page, require
+from console.accounts.permissions import action_for, page
 from console.lib.csv_file import csv_lines
-from console.lib.missing import MissingError
-from console.messages.dead_letters import replaying
-from console.messages.dead_letters.action_views import ReplayRefusedError, refusal
-from console.messages.dead_letters.models import Action, Outcome, Run, State, stop_orphaned
-from console.people.audit.record import change
+from console.messages.dead_letters.models import Action, Outcome, Run, stop_orphaned
+from console.messages.dead_letters.services import (
+    ReplayRefusedError,
+    cancel_run,
+    resume_run,
+    run_or_404,
+)
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -31,14 +31,6 @@ STATES = {
     Outcome.UNKNOWN: "warn",
     Outcome.GONE: "warn",
 }
-
-
-def run_or_404(run: int) -> Run:
-    """Return a run by number, or raise the 404 page."""
-    subject = Run.objects.filter(pk=run).first()
-    if subject is None:
-        raise MissingError(_("This replay doesn't exist or was deleted."))
-    return subject
 
 
 def run_context(subject: Run) -> dict[str, Any]:
@@ -84,13 +76,6 @@ def cancel(request: HttpRequest, run: int) -> HttpResponse:
     return redirect("dead_letters:run", subject.pk)
 
 
-def cancel_run(request: HttpRequest, subject: Run) -> None:
-    """Request a run's cancellation under an audit log entry."""
-    require(request, Allowed.REPLAY, subject.group)
-    with change(request, "dead-letter.cancel", subject.group, after={"run": subject.pk}):
-        Run.objects.filter(pk=subject.pk, state=State.RUNNING).update(cancel_requested=True)
-
-
 @action_for(Allowed.REPLAY)
 def resume(request: HttpRequest, run: int) -> HttpResponse:
     """Send a stopped run's remaining messages."""
@@ -100,33 +85,6 @@ def resume(request: HttpRequest, run: int) -> HttpResponse:
     except ReplayRefusedError as error:
         messages.error(request, str(error))
     return redirect("dead_letters:run", subject.pk)
-
-
-def resume_run(request: HttpRequest, subject: Run) -> None:
-    """Resume a run under an audit log entry.
-
-    Raises:
-        ReplayRefusedError: the run can't resume now, or has no pending messages.
-    """
-    require(request, Allowed.REPLAY, subject.group)
-    stop_orphaned()
-    problem = refusal(subject.group)
-    waits = subject.items.filter(outcome=Outcome.WAITING).exists()
-    if problem is None and (subject.state != State.STOPPED or not waits):
-        problem = _("This replay has no messages left to send.")
-    if problem is not None:
-        raise ReplayRefusedError(problem)
-    with change(request, "dead-letter.resume", subject.group, after={"run": subject.pk}):
-        stopped = Run.objects.filter(pk=subject.pk, state=State.STOPPED)
-        taken = stopped.update(
-            state=State.RUNNING,
-            cancel_requested=False,
-            failure="",
-            finished_at=None,
-            heartbeat_at=timezone.now(),
-        )
-    if taken:
-        replaying.launch(run_or_404(subject.pk))
 
 
 @page

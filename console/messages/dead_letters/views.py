@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.core.paginator import Paginator
 from django.shortcuts import render
-from django.utils.translation import gettext as _, gettext_lazy, pgettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from broker_core.message import names
 from console.accounts.permissions import page
-from console.accounts.rights import OBSERVER_RIGHTS, acts_for
 from console.gateway.access import gateway
 from console.gateway.answers import TopicKind
-from console.gateway.errors import NotFoundError
 from console.lib.lists import page_of, search_text
-from console.lib.missing import MissingError
 from console.lib.moment import now_ms
 from console.lib.tables import Column, Table
-from console.messages.dead_letters.models import HANDLED, Item, Run, stop_orphaned
+from console.messages.dead_letters.models import Run, stop_orphaned
 from console.messages.dead_letters.selection import Selection
+from console.messages.dead_letters.services import letters_of, row_of
 from console.observe.history.metrics import PUT, TOPIC
-from console.observe.history.reading import Spark, last_of, sparks
+from console.observe.history.reading import last_of, sparks
 from console.observe.history.series import Line
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
-    from console.gateway.answers import QueueStatus
 
 ROWS_A_PAGE = 100
 RUNS_SHOWN = 10
@@ -47,18 +43,6 @@ COLUMNS = (
     Column("oldest", gettext_lazy("Oldest"), is_fact=True),
     Column("newest", gettext_lazy("Newest")),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRow:
-    """A row of the list."""
-
-    group: str
-    retained: int
-    open: int
-    oldest_ms: int | None
-    newest_ms: int | None
-    inflow: Spark | None
 
 
 @page
@@ -94,44 +78,6 @@ def listing(request: HttpRequest) -> HttpResponse:
     return render(request, "dead_letters/list.html", context)
 
 
-def row_of(group: str, inflow: Spark | None) -> GroupRow:
-    try:
-        status = gateway().topics.status(names.dlq_topic(group))
-    except NotFoundError:  # deleted between the two requests
-        status = ()
-    filled = [row for row in status if row.message_count]
-    retained = sum(row.message_count for row in filled)
-    newest = [row.last_update_ms for row in filled if row.last_update_ms is not None]
-    return GroupRow(
-        group,
-        retained,
-        retained - sum(handled_count(group, row) for row in filled),
-        min((each for row in filled if (each := oldest_of(group, row)) is not None), default=None),
-        max(newest, default=None),
-        inflow,
-    )
-
-
-def handled_count(group: str, row: QueueStatus) -> int:
-    """Return how many dead letters in a queue were handled."""
-    found = Item.objects.filter(
-        group=group,
-        broker_name=row.broker_name,
-        queue_id=row.queue_id,
-        queue_offset__gte=row.min_offset,
-        queue_offset__lt=row.max_offset,
-        outcome__in=HANDLED,
-    )
-    return found.values("queue_offset").distinct().count()
-
-
-def oldest_of(group: str, row: QueueStatus) -> int | None:
-    # The list shows only a time, so it doesn't require the right to see messages.
-    with acts_for(lambda: OBSERVER_RIGHTS):
-        copies = gateway().repair.copies(names.dlq_topic(group), row.queue, row.min_offset, 1)
-    return copies.messages[0].stored.store_ms if copies.messages else None
-
-
 @page
 def group(request: HttpRequest, group: str) -> HttpResponse:
     """Show a group's dead letters and their reasons."""
@@ -160,11 +106,3 @@ def group(request: HttpRequest, group: str) -> HttpResponse:
         "read_at_ms": now_ms(),
     }
     return render(request, "dead_letters/group.html", context)
-
-
-def letters_of(group: str, selection: Selection) -> Any:
-    """Return a group's dead letters, or raise the 404 page."""
-    try:
-        return selection.read(group)
-    except NotFoundError as error:
-        raise MissingError(_("Group %(name)s has no dead letters.") % {"name": group}) from error

@@ -6,13 +6,19 @@ import hashlib
 import secrets
 from typing import TYPE_CHECKING
 
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from console.lib.moment import now_ms
 from console.observe.history.tiers import DAY_MS, HOUR_MS, MINUTE_MS
 from console.observe.marks.models import MARKS_MAX, TEXT_CHARACTERS_MAX, Mark, Token
+from console.people.audit.record import change
+from console.ui.danger import Danger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from django.http import HttpRequest
 
 PREFIX = "tbm_"
 """Lets secret scanners recognise a token."""
@@ -101,3 +107,35 @@ def deployment_marks(low_ms: int, high_ms: int) -> Iterator[tuple[int, str, str]
     """Yield (at, kind, text) of the marks in a time range."""
     for mark in Mark.objects.filter(at_ms__gte=low_ms, at_ms__lt=high_ms)[:MARKS_SHOWN_MAX]:
         yield mark.at_ms, "deploy", mark.text
+
+
+def add_mark(request: HttpRequest, text: object, at_ms: object = None) -> Mark:
+    """Set a mark, with an audit entry.
+
+    Raises:
+        MarkError: the text or time is invalid.
+    """
+    with change(request, "mark.add", "marks") as entry:
+        mark = set_mark(text, at_ms, now_ms(), by=request.user.get_username())
+        entry.after = {"id": mark.pk, "text": mark.text}
+    return mark
+
+
+def mark_danger_of(mark: Mark) -> Danger:
+    """Return the effects of deleting a mark: its line on each chart."""
+    return Danger(
+        title=_("Delete this mark?"),
+        text=mark.text,
+        undo=_("This can't be undone. A new mark gets the current time."),
+        action=_("Delete mark"),
+        keep=_("Cancel"),
+        address=reverse("marks:delete", args=[mark.pk]),
+        back=reverse("marks:list"),
+    )
+
+
+def delete_mark(request: HttpRequest, mark: Mark) -> None:
+    """Delete a mark, with an audit entry."""
+    before = {"text": mark.text, "at_ms": mark.at_ms, "by": mark.by}
+    with change(request, "mark.delete", "marks", before=before):
+        mark.delete()

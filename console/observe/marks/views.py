@@ -29,7 +29,16 @@ from console.lib.lists import stored_page_of
 from console.lib.moment import now_ms
 from console.observe.history.tiers import HOUR_MS
 from console.observe.marks.models import NAME_CHARACTERS_MAX, TOKENS_MAX, Mark, Token
-from console.observe.marks.setting import MarkError, TooManyError, new_token, set_mark, token_of
+from console.observe.marks.setting import (
+    MarkError,
+    TooManyError,
+    add_mark,
+    delete_mark,
+    mark_danger_of,
+    new_token,
+    set_mark,
+    token_of,
+)
 from console.people.audit.record import change, done_by_token, refused
 from console.ui.danger import Danger, Effect, confirmation
 
@@ -73,31 +82,6 @@ def add(request: HttpRequest) -> HttpResponse:
     return redirect("marks:list")
 
 
-def add_mark(request: HttpRequest, text: object, at_ms: object = None) -> Mark:
-    """Set a mark, with an audit entry.
-
-    Raises:
-        MarkError: the text or time is invalid.
-    """
-    with change(request, "mark.add", "marks") as entry:
-        mark = set_mark(text, at_ms, now_ms(), by=request.user.get_username())
-        entry.after = {"id": mark.pk, "text": mark.text}
-    return mark
-
-
-def mark_danger_of(mark: Mark) -> Danger:
-    """Return the effects of deleting a mark: its line on each chart."""
-    return Danger(
-        title=_("Delete this mark?"),
-        text=mark.text,
-        undo=_("This can't be undone. A new mark gets the current time."),
-        action=_("Delete mark"),
-        keep=_("Cancel"),
-        address=reverse("marks:delete", args=[mark.pk]),
-        back=reverse("marks:list"),
-    )
-
-
 @operators_form
 def delete(request: HttpRequest, pk: int) -> HttpResponse:
     mark = get_object_or_404(Mark, pk=pk)
@@ -107,13 +91,6 @@ def delete(request: HttpRequest, pk: int) -> HttpResponse:
     delete_mark(request, mark)
     messages.success(request, _("Mark deleted."))
     return redirect("marks:list")
-
-
-def delete_mark(request: HttpRequest, mark: Mark) -> None:
-    """Delete a mark, with an audit entry."""
-    before = {"text": mark.text, "at_ms": mark.at_ms, "by": mark.by}
-    with change(request, "mark.delete", "marks", before=before):
-        mark.delete()
 
 
 @administrators_action

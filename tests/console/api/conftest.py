@@ -19,7 +19,7 @@ from console.api.tokens import new_token
 from console.api.v1.audit import UNDO_SCOPES
 from console.broker.files import planning
 from console.data.reports import health, tasks
-from console.demo import views as demo_views
+from console.demo import services as demo_services
 from console.lib.moment import now_ms
 from console.messages.dead_letters import replaying
 from console.people.audit.models import Entry
@@ -151,7 +151,7 @@ def harmless(brokers: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replaying, "launch", lambda _run: None)
     monkeypatch.setattr(health, "problems", list)
     monkeypatch.setattr(tasks.run_report, "apply_async", lambda **_how: None)
-    monkeypatch.setattr(demo_views, "demo_process", FakeDemo())
+    monkeypatch.setattr(demo_services, "demo_process", FakeDemo())
     brokers.add_topic("Orders")
     brokers.add_group("billing")
     brokers.put("Orders", 0, 1_000)

@@ -13,7 +13,7 @@ from console.accounts.roles import Role, give_role, role_of
 from console.accounts.scopes import EVERYTHING, WRITE
 from console.api.models import KeptAnswer
 from console.broker.configs.models import Label
-from console.demo import views as demo_views
+from console.demo import services as demo_services
 from console.gateway import access
 from console.gateway.answers import MessageQueue
 from console.gateway.outgoing import NewMessage
@@ -30,7 +30,7 @@ RULE = {"name": "ibans", "topics": "pay-*", "kind": "pattern", "what": "DE[0-9]{
 
 @pytest.fixture
 def made(programs, brokers, monkeypatch):
-    monkeypatch.setattr(demo_views, "demo_process", FakeDemo())
+    monkeypatch.setattr(demo_services, "demo_process", FakeDemo())
     brokers.add_topic("Orders")
     brokers.add_group("billing")
     brokers.put("Orders", 0, 1_000)
