@@ -412,3 +412,19 @@ NEVER_OUTSIDE = {
     "analytics.lake": {"pyspark"},
     "analytics.query": {"pyspark"},
 }
+
+
+# The gateway's requests that change something; pages and the API make them through a service,
+# which also checks the plan and writes the audit entry.
+GATEWAY_WRITES = {
+    "cluster": {"configure", "promote"},
+    "accounts": {"save", "delete", "set_white_addresses"},
+    "naming": {"put", "remove", "set_writable"},
+    "topics": {"save", "delete"},
+    "groups": {"save", "delete", "disconnect"},
+    "offsets": {"commit", "reset_online", "move_online"},
+    "files": {"drop_topic", "drop_group", "move_delay", "save_filter", "drop_filter"},
+    "repair": {"resend"},
+    "sending": {"send", "end", "decide", "check", "deliver"},
+    "recorder": {"set_level"},
+}
