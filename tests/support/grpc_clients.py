@@ -1,9 +1,10 @@
-"""Our programs based on the published gRPC clients for Java and Node."""
+"""Our programs based on the published gRPC clients for Java, Python and Node."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,6 @@ JAVA_CLIENT = "org.apache.rocketmq:rocketmq-client-java:5.2.0"
 INSTALL_SECONDS = 600
 RUN_SECONDS = 420
 MARK = "OUTCOME "
-STEPS = (
-    *("send", "tags", "sql92", "fifo", "delay", "transaction", "invisible", "push", "fifo push"),
-    "dead letter",
-)
 
 
 def node_missing() -> str:
@@ -60,6 +57,11 @@ def node_command(directory: Path) -> list[str]:
         check=True,
     )
     return ["node", str(SOURCES / "grpc_client.js"), str(directory)]
+
+
+def python_command() -> list[str]:
+    """Return the command of the Python program."""
+    return [sys.executable, str(SOURCES / "grpc_client.py")]
 
 
 def outcomes(

@@ -8,8 +8,11 @@ import java.util.TreeMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
 import org.apache.rocketmq.client.apis.ClientConfigurationBuilder;
+import org.apache.rocketmq.client.apis.ClientException;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
 import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
@@ -31,6 +34,7 @@ public final class GrpcClient {
     private static final ClientServiceProvider PROVIDER = ClientServiceProvider.loadService();
     private static final Duration INVISIBLE = Duration.ofSeconds(60);
     private static final int PATIENCE_S = 60;
+    private static final Pattern CODE = Pattern.compile("response-code=(\\d+)");
     private static ClientConfiguration configuration;
 
     private interface Step {
@@ -38,25 +42,20 @@ public final class GrpcClient {
     }
 
     public static void main(String[] arguments) {
-        ClientConfigurationBuilder builder = ClientConfiguration.newBuilder()
-            .setEndpoints(arguments[0])
-            .enableSsl(arguments[1].equals("tls"));
-        if (!arguments[2].isEmpty()) {
-            builder.setCredentialProvider(
-                new StaticSessionCredentialsProvider(arguments[2], arguments[3]));
-        }
-        configuration = builder.build();
-        Map<String, Step> steps = Map.of(
-            "send", GrpcClient::send,
-            "tags", GrpcClient::tags,
-            "sql92", GrpcClient::sql92,
-            "fifo", GrpcClient::fifo,
-            "delay", GrpcClient::delay,
-            "transaction", GrpcClient::transaction,
-            "invisible", GrpcClient::invisible,
-            "push", GrpcClient::push,
-            "fifo push", GrpcClient::fifoPush,
-            "dead letter", GrpcClient::deadLetter);
+        configuration = configured(arguments, arguments[3]);
+        Map<String, Step> steps = Map.ofEntries(
+            Map.entry("send", GrpcClient::send),
+            Map.entry("tags", GrpcClient::tags),
+            Map.entry("sql92", GrpcClient::sql92),
+            Map.entry("fifo", GrpcClient::fifo),
+            Map.entry("delay", GrpcClient::delay),
+            Map.entry("transaction", GrpcClient::transaction),
+            Map.entry("invisible", GrpcClient::invisible),
+            Map.entry("push", GrpcClient::push),
+            Map.entry("fifo push", GrpcClient::fifoPush),
+            Map.entry("dead letter", GrpcClient::deadLetter),
+            Map.entry("tls", () -> sendAndReceive("java-tls")),
+            Map.entry("wrong secret", () -> wrongSecret(configured(arguments, "wrong secret"))));
         for (int i = 4; i < arguments.length; i++) {
             String outcome;
             try {
@@ -70,12 +69,42 @@ public final class GrpcClient {
         System.exit(0);
     }
 
+    private static ClientConfiguration configured(String[] arguments, String secret) {
+        ClientConfigurationBuilder builder = ClientConfiguration.newBuilder()
+            .setEndpoints(arguments[0])
+            .enableSsl(arguments[1].equals("tls"));
+        if (!arguments[2].isEmpty()) {
+            builder.setCredentialProvider(new StaticSessionCredentialsProvider(arguments[2], secret));
+        }
+        return builder.build();
+    }
+
+    private static String wrongSecret(ClientConfiguration wrong) {
+        configuration = wrong;
+        try (Producer producer = producer("java-tls", null)) {
+            producer.send(message("java-tls", "hello").build());
+            return "sent";
+        } catch (Throwable error) {
+            for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+                Matcher code = CODE.matcher(String.valueOf(cause.getMessage()));
+                if (cause instanceof ClientException && code.find()) {
+                    return cause.getClass().getSimpleName() + " " + code.group(1);
+                }
+            }
+            return "broke off: " + error;
+        }
+    }
+
     private static String send() throws Exception {
-        try (Producer producer = producer("java-send", null)) {
-            producer.send(message("java-send", "hello").setTag("A").setKeys("k1", "k2")
+        return sendAndReceive("java-send");
+    }
+
+    private static String sendAndReceive(String topic) throws Exception {
+        try (Producer producer = producer(topic, null)) {
+            producer.send(message(topic, "hello").setTag("A").setKeys("k1", "k2")
                 .addProperty("colour", "red").build());
         }
-        try (SimpleConsumer consumer = consumer("java-send-group", "java-send", FilterExpression.SUB_ALL)) {
+        try (SimpleConsumer consumer = consumer(topic + "-group", topic, FilterExpression.SUB_ALL)) {
             MessageView got = receive(consumer, 1).get(0);
             consumer.ack(got);
             return text(got) + " " + got.getTag().orElse("") + " " + got.getKeys() + " "
@@ -122,9 +151,9 @@ public final class GrpcClient {
     }
 
     private static String delay() throws Exception {
-        long due = System.currentTimeMillis() + 4_000;
         try (Producer producer = producer("java-delay", null);
                 SimpleConsumer consumer = consumer("java-delay-group", "java-delay", FilterExpression.SUB_ALL)) {
+            long due = System.currentTimeMillis() + 4_000;
             SendReceipt recalled = producer.send(message("java-delay", "recalled").setDeliveryTimestamp(due).build());
             producer.send(message("java-delay", "delivered").setDeliveryTimestamp(due).build());
             boolean same = producer.recallMessage("java-delay", recalled.getRecallHandle())

@@ -101,17 +101,19 @@ async function pushed(topic, messageGroup, count, succeeds) {
   return list(calls);
 }
 
+async function sendAndReceive(topic) {
+  await producing(topic, send =>
+    send('hello', { tag: 'A', keys: ['k1', 'k2'], properties: new Map([['colour', 'red']]) }));
+  return consuming(topic, '*', async consumer => {
+    const [got] = await receive(consumer, 1);
+    await consumer.ack(got);
+    const properties = [...got.properties].sort().map(([key, value]) => `${key}=${value}`);
+    return `${text(got)} ${got.tag} ${list(got.keys)} {${properties}} attempt ${got.deliveryAttempt}`;
+  });
+}
+
 const steps = {
-  async send() {
-    await producing('node-send', send =>
-      send('hello', { tag: 'A', keys: ['k1', 'k2'], properties: new Map([['colour', 'red']]) }));
-    return consuming('node-send', '*', async consumer => {
-      const [got] = await receive(consumer, 1);
-      await consumer.ack(got);
-      const properties = [...got.properties].sort().map(([key, value]) => `${key}=${value}`);
-      return `${text(got)} ${got.tag} ${list(got.keys)} {${properties}} attempt ${got.deliveryAttempt}`;
-    });
-  },
+  send: () => sendAndReceive('node-send'),
   tags: () => filtered('node-tags', new FilterExpression('A || B')),
   sql92: () => filtered('node-sql92', new FilterExpression("number >= 2 AND TAGS <> 'D'", FilterType.SQL)),
   async fifo() {
@@ -168,6 +170,16 @@ const steps = {
   'fifo push': () => pushed('node-fifo-push', 'g', 2,
     message => text(message) !== 'first' || message.deliveryAttempt > 1),
   'dead letter': () => pushed('node-dead', 'g', 2, message => text(message) !== 'first'),
+  tls: () => sendAndReceive('node-tls'),
+  async 'wrong secret'() {
+    common.sessionCredentials = { accessKey, accessSecret: 'wrong secret' };
+    try {
+      await producing('node-tls', send => send('hello', {}));
+      return 'sent';
+    } catch (error) {
+      return `${error.constructor.name} ${error.code}`;
+    }
+  },
 };
 
 (async () => {
