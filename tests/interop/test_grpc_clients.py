@@ -98,6 +98,8 @@ DIFFERENT_BY_CLIENT = {
     # Python's client 5.1.2 doesn't count its own retries in the message.
     ("python", "fifo push"): PYTHON_RETRIES,
     ("python", "dead letter"): PYTHON_RETRIES,
+    # It doesn't pass on why a route was refused.
+    ("python", "wrong secret"): "Exception: failed to fetch topic:python-tls route.",
 }
 
 Outcomes = dict[str, dict[str, str]]
