@@ -30,7 +30,6 @@ FILLER = UNIT.pack(0, FILLER_SIZE, 0)
 SIZE_POSITION, TAGS_CODE_POSITION = 8, 12
 
 assert UNIT.size == UNIT_SIZE
-assert UNITS.fields is not None
-assert [field[1] for field SIZE_POSITION
+assert struct.calcsize(">q") == SIZE_POSITION
 assert struct.calcsize(">qi") == TAGS_CODE_POSITION
 assert UNITS.itemsize == UNIT_SIZE
