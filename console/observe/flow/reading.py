@@ -127,11 +127,6 @@ def flow_of(store: HistoryStore, now_ms: int) -> Flow:
     topic_rates = summed((subject.name, rate) for subject, rate in put.items())
     group_rates = summed((group_of(subject), rate) for subject, (rate, _lag) in got.items())
     group_lags = summed((group_of(subject), lag or 0) for subject, (_rate, lag) in got.items())
-    members = summed(
-        (subject.name, count)
-        for subject in ids
-        if subject.kind == GROUP and (count := level(recent[subject], MEMBERS)) is not None
-    )
     states = verdict_states(store)
     topics = busiest(topic_rates, {})
     # Groups with an issue always get a node, however little they consume.
@@ -161,18 +156,21 @@ def flow_of(store: HistoryStore, now_ms: int) -> Flow:
             for name in groups
         ),
         received=received_by(put, topics),
-        consumed=consumed_by(
-            got,
-            topics,
-            groups,
-            states,
-            hours,
-            {name for name, count in members.items() if not count},
-        ),
+        consumed=consumed_by(got, topics, groups, states, hours, without_members(recent)),
         more_topics=len(topic_rates) - len(topics),
         more_groups=len(group_rates) - len(groups),
         at_ms=now_ms,
     )
+
+
+def without_members(recent: Mapping[Subject, Points]) -> set[str]:
+    """Return the groups that have no consumers; a group with unknown ones isn't among them."""
+    members = summed(
+        (subject.name, count)
+        for subject, points in recent.items()
+        if subject.kind == GROUP and (count := level(points, MEMBERS)) is not None
+    )
+    return {name for name, count in members.items() if not count}
 
 
 @dataclass(frozen=True, slots=True)

@@ -401,7 +401,7 @@ public final class Steps {
         SendResult sent = producer.send(message(topic, "A", "k"));
         MessageExt found = eventually(() -> producer.viewMessage(topic, sent.getOffsetMsgId()));
         String absent = sent.getOffsetMsgId().substring(0, 16) + "000000000F000000";
-        return "found " + found.getKeys() + " " + text(found) + ", one that is not there "
+        return "found " + found.getKeys() + " " + text(found) + ", a missing one "
                 + outcome(() -> producer.viewMessage(topic, absent).getKeys());
     }
 
@@ -787,11 +787,11 @@ public final class Steps {
         return eventually(() -> "begin " + reader.minOffset(queue) + ", end " + reader.maxOffset(queue)
                 + ", long ago " + producer.searchOffset(queue, 1)
                 + ", between " + producer.searchOffset(queue, middle)
-                + ", the first message is of " + ofNow(stored.get(0), producer.earliestMsgStoreTime(queue)));
+                + ", the first message is " + recency(stored.get(0), producer.earliestMsgStoreTime(queue)));
     }
 
-    private static String ofNow(MessageExt first, long storeTime) {
-        return first.getStoreTimestamp() == storeTime ? "now" : String.valueOf(storeTime);
+    private static String recency(MessageExt first, long storeTime) {
+        return first.getStoreTimestamp() == storeTime ? "recent" : String.valueOf(storeTime);
     }
 
     private String offsetByTimeToCome() throws Exception {
