@@ -388,8 +388,8 @@ def test_later_samples_are_not_compared_and_all_are_present_without_a_range(
 
     assert "totals" not in made(running_spark, early)["before"]
     result = made(running_spark, of_samples(hours, from_ms=None, to_ms=None))
-    arrivals = sum(arrivals(hour, minute) for hour in range(3) for minute in MINUTES)
-    assert result["totals"]["arrived"] == str(arrivals)
+    arrived = sum(arrivals(hour, minute) for hour in range(3) for minute in MINUTES)
+    assert result["totals"]["arrived"] == str(arrived)
 
 
 def test_without_a_lake_the_setting_is_explained(hours: Hours) -> None:
