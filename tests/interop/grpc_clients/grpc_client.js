@@ -177,7 +177,9 @@ const steps = {
       await producing('node-tls', send => send('hello', {}));
       return 'sent';
     } catch (error) {
-      return `${error.constructor.name} ${error.code}`;
+      let cause = error;
+      while (!cause.code && cause.cause) cause = cause.cause;
+      return cause.code ? `${cause.constructor.name} ${cause.code}` : `broke off: ${error}`;
     }
   },
 };
