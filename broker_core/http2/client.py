@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import struct
 from collections import deque
 from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
@@ -135,12 +136,11 @@ class ClientConnection(asyncio.Protocol):
         self._received += data
         try:
             self._take_frames()
+        except struct.error:
+            text = "a frame is too short or too long for its type"
+            self._abandon(ErrorCode.FRAME_SIZE_ERROR, text)
         except Http2ConnectionError as error:
-            self.is_open = False
-            self.write(frames.goaway(0, error.code, str(error)))
-            self._end_calls(str(error))
-            assert self._transport is not None
-            self._transport.close()
+            self._abandon(error.code, str(error))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
@@ -164,6 +164,14 @@ class ClientConnection(asyncio.Protocol):
         self._calls.pop(stream_id, None)
 
     # Internal.
+
+    def _abandon(self, code: int, reason: str) -> None:
+        """Close the connection, because the server broke the protocol."""
+        self.is_open = False
+        self.write(frames.goaway(0, code, reason))
+        self._end_calls(reason)
+        assert self._transport is not None
+        self._transport.close()
 
     def _take_frames(self) -> None:
         data, at = bytes(self._received), 0

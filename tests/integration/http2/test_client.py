@@ -198,6 +198,8 @@ async def test_padding_continuations_and_priorities_are_understood() -> None:
             lambda asked: frames.frame(codes.DATA, codes.PADDED, asked.stream_id, b"\x09"),
             "all padding",
         ),
+        (lambda _: frames.frame(codes.SETTINGS, 0, 0, bytes(7)), "too short or too long"),
+        (lambda _: frames.frame(codes.WINDOW_UPDATE, 0, 0, bytes(3)), "too short or too long"),
         (
             lambda asked: (
                 frames.frame(codes.HEADERS, 0, asked.stream_id, HEAD_BLOCK)
