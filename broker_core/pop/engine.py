@@ -288,8 +288,10 @@ class PopEngine:
         same name gets them.
         """
         ordered = self._drop_orders(lambda key: key.group == group)
-        keeps_offsets = self.log.return_offsets(group)
+        self.log.return_offsets(group)
         if self.leases.drop_queues(group=group) or ordered:
+            # Ordered leases, too, mustn't delete kept offsets when the record is read again.
+            keeps_offsets = bool(self._offsets.topics_of(group))
             self.log.write_group_end(group, keeps_offsets=keeps_offsets)
 
     def _drop_orders(self, is_deleted: Callable[[QueueKey], bool]) -> int:

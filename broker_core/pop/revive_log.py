@@ -205,15 +205,11 @@ class ReviveLog:
         text = records.encode(records.GroupEndRecord(group, keeps_offsets))
         return self._put(records.TAG_GROUP_END, text) >= 0
 
-    def return_offsets(self, group: str) -> bool:
-        """Move a group's offsets back to its first leased messages; return whether it has any."""
-        has_offsets = False
+    def return_offsets(self, group: str) -> None:
+        """Move a group's offsets back to its first leased messages."""
         for key, first in self._leases.first_offsets(group):
-            offset = self._offsets.query(*key)
-            has_offsets = has_offsets or offset >= 0
-            if first < offset:
+            if first < self._offsets.query(*key):
                 self._offsets.commit(*key, first)
-        return has_offsets
 
     def note_progress(self) -> None:
         """Store the first position that a restart reads, and the position the table covers.

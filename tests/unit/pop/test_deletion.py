@@ -103,6 +103,22 @@ async def test_kept_offsets_of_acknowledged_messages_stay(sent: Leased) -> None:
     assert sent.committed() == 2
 
 
+async def test_kept_offsets_of_an_ordered_group_stay_after_a_kill(
+    sent: Leased, storage: FaultyStorage
+) -> None:
+    leases = sent.pop(4, is_ordered=True)
+    for lease in leases[:2]:
+        sent.ack_ordered(lease)
+    await sent.persist()
+
+    sent.engine.forget_group(GROUP)
+    again = await killed(sent, storage)
+
+    assert is_empty(again)
+    assert again.committed() == 2
+    await again.stop()
+
+
 async def test_deleted_offsets_do_not_return_after_a_kill(
     sent: Leased, storage: FaultyStorage
 ) -> None:
