@@ -99,6 +99,21 @@ def test_a_step_searches_some_topics_and_a_link_continues(actors, world, monkeyp
     assert world.searched[:2] == [("audit", "bills"), ("mails", "orders")]
 
 
+def test_a_step_without_matches_does_not_deny_those_of_earlier_steps(
+    actors, world, monkeypatch
+) -> None:
+    monkeypatch.setattr(everywhere, "TOPICS_MAX", 4)
+    first = actors.reader.get(FIND, {"by": "key", "text": "order-7"})
+    link = f"{FIND}?{first.context['next_step']}"
+
+    second = actors.reader.get(link, headers={"HX-Request": "true"})
+
+    assert topics_in(first) == ["orders", "bills"]
+    assert "Searched all 6 topics." in words_in(second)
+    assert "No more matches." in words_in(second)
+    assert "contain no message" not in second.text
+
+
 def test_a_topic_deleted_between_two_steps_leaves_no_other_one_out(
     actors, world, monkeypatch
 ) -> None:

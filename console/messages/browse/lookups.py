@@ -227,6 +227,7 @@ def in_all_topics(
         return redirect(message_url(step.messages[0]))
     context |= {
         "topic_step": step,
+        "is_continued": bool(after),
         "rows": rows_of(step.messages),
         "next_step": urlencode([*kept, ("after", step.following)]),
     }
