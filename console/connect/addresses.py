@@ -9,6 +9,10 @@ from django.conf import settings
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
 from console.gateway.listeners import GRPC
+from console.gateway.shared import Shared
+from console.lib.moment import now_ms
+
+ADDRESSES_KEPT_MS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,15 @@ class ClientAddresses:
         return ";".join(self.name_servers)
 
 
+shared_addresses: Shared[ClientAddresses] = Shared(ADDRESSES_KEPT_MS)
+"""Viewers of empty pages share them, as they do the overview's summary."""
+
+
 def client_addresses() -> ClientAddresses:
+    return shared_addresses.get("", now_ms(), client_addresses_now)
+
+
+def client_addresses_now() -> ClientAddresses:
     name_servers = tuple(settings.TREBUCHET_NAMESRV)
     try:
         cluster = gateway().cluster

@@ -12,6 +12,7 @@ from django.test import Client
 from django.utils import translation
 
 from console.accounts.roles import Role, give_role
+from console.connect.addresses import shared_addresses
 from console.gateway import access
 from console.gateway.fakes.cluster import FakeCluster
 from console.lib.moment import now_ms
@@ -60,6 +61,7 @@ def brokers(settings, tmp_path) -> Iterator[FakeBroker]:
     history_store.cache_clear()
     shared_flow.forget()
     shared_summary.forget()
+    shared_addresses.forget()
     cluster = access.gateway().cluster
     assert isinstance(cluster, FakeCluster)
     yield cluster.broker

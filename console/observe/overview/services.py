@@ -9,12 +9,12 @@ from django.utils.translation import get_language, gettext as _
 
 from console.gateway.access import gateway
 from console.gateway.known_addresses import known_addresses
+from console.gateway.shared import Shared
 from console.lib.moment import now_ms
 from console.observe.history.metrics import GROUP, LAG, PROCESS, PUT, TOPIC
 from console.observe.history.reading import collector_state, sparks
 from console.observe.history.series import Aspect, Line
 from console.observe.overview.issues import Issues
-from console.observe.overview.shared import Shared
 from console.observe.overview.sparks import broker_sparks, sparks_now
 from console.observe.overview.states import Finding, State
 from console.observe.overview.summary import Summary, summarize

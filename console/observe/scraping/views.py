@@ -9,8 +9,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from broker_core.metrics.exposition import CONTENT_TYPE
+from console.gateway.shared import Shared
 from console.lib.moment import now_ms
-from console.observe.overview.shared import Shared
 from console.observe.scraping import access
 from console.observe.scraping.page import text
 
