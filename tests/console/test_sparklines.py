@@ -114,3 +114,7 @@ def test_a_tile_and_a_row_of_a_young_appliance_say_so(brokers, actors) -> None:
     tile = html.partition('class="tile"')[2].partition("</div>")[0]
     assert re.search(r'class="tile__since">since <time data-clock="\d+">\d\d:\d\d</time>', tile)
     assert html.count('title="since ') >= 3
+
+
+def test_a_young_line_may_be_of_percentages() -> None:
+    assert "3 to 9 %" in sparkline(young(3.0, 4.0, 9.0), "%")
