@@ -106,6 +106,18 @@ def test_no_template_line_is_too_long() -> None:
     hold("long_lines", found)
 
 
+def test_template_comments_end_on_their_line() -> None:
+    """Django shows any other comment to people, as text."""
+    wrong = [
+        f"{path}:{number}"
+        for path, lines in templates()
+        for number, line in enumerate(lines, start=1)
+        if line.count("{#") != line.count("#}")
+    ]
+
+    assert wrong == []
+
+
 def test_every_package_describes_itself_and_nothing_else() -> None:
     wrong = []
     for folder in ("broker_core", "console", "analytics", "deploy", "tools"):
