@@ -282,17 +282,13 @@ class PopEngine:
         self.leases.drop_queues(topics=frozenset({topic}))
 
     def forget_group(self, group: str) -> None:
-        """End the leases of a deleted group.
-
-        If its offsets are kept, they return to its first leased messages, so that a group of the
-        same name gets them.
-        """
-        ordered = self._drop_orders(lambda key: key.group == group)
+        """End the leases of a deleted group; kept offsets return to its first leased messages."""
+        ended = self._drop_orders(lambda key: key.group == group)
         self.log.return_offsets(group)
-        if self.leases.drop_queues(group=group) or ordered:
+        ended += self.leases.drop_queues(group=group)
+        if ended:
             # Ordered leases, too, mustn't delete kept offsets when the record is read again.
-            keeps_offsets = bool(self._offsets.topics_of(group))
-            self.log.write_group_end(group, keeps_offsets=keeps_offsets)
+            self.log.write_group_end(group, keeps_offsets=bool(self._offsets.topics_of(group)))
 
     def _drop_orders(self, is_deleted: Callable[[QueueKey], bool]) -> int:
         """Drop ordered leases; a pop that is reading one of the queues leases nothing."""
