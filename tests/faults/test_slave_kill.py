@@ -44,15 +44,15 @@ def test_a_slave_that_writes_later_than_it_reports_is_detected(
 
     findings = slave_kill.run(tmp_path, slave_kill.RECEIVED, TRIES, rng, module=module)
 
-    assert any("is not in the slave's files" in one for one in findings.wrong), findings
+    assert any("is missing in the slave's files" in one for one in findings.wrong), findings
 
 
 @pytest.mark.parametrize(
     ("master", "slave", "words"),
     [
         (KEPT, KEPT, ""),
-        (KEPT, None, "is not in the slave's files"),
-        (KEPT, Whole(b"head-body-tai!", b"body"), "is another record"),
+        (KEPT, None, "is missing in the slave's files"),
+        (KEPT, Whole(b"head-body-tai!", b"body"), "has a different record"),
         (Whole(b"head-none-tail", b"none"), Whole(b"head-none-tail", b"none"), "on the master"),
         (None, None, "on the master"),
     ],
