@@ -236,7 +236,7 @@ def test_a_target_that_would_copy_itself_or_exists_is_rejected(data: Path, tmp_p
     assert [one.returncode for one in (inside, linked, there, nowhere)] == [2, 2, 2, 2]
     assert "is inside the data directory" in inside.stderr
     assert "is inside the data directory" in linked.stderr
-    assert "exists: choose a new path for the backup" in there.stderr
+    assert "exists. Choose a new path for the backup" in there.stderr
     assert f"The directory {tmp_path / 'no'} doesn't exist" in nowhere.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "link", "there"]
 

@@ -130,7 +130,7 @@ def test_a_run_without_an_end_is_interrupted(
         runs.give(b"!")
 
     assert runs.wrong is not None
-    assert "had not ended" in runs.wrong
+    assert "was still running" in runs.wrong
 
 
 def test_a_slow_run_is_recorded_with_its_input(
