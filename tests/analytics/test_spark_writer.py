@@ -206,7 +206,7 @@ def test_a_worker_without_access_to_the_lake_writes_nothing(tmp_path: Path) -> N
 
     with seen(builder, lake) as (task, splits, sight):
         lake.directory.rename(tmp_path / "elsewhere")
-        with pytest.raises(LakeError, match=r"doesn't see the lake .*/lake: share it"):
+        with pytest.raises(LakeError, match=r"doesn't see the lake .*/lake\. Share it"):
             write_seen(task, sight, splits)
         (tmp_path / "elsewhere").rename(lake.directory)
 

@@ -236,7 +236,7 @@ def counted(broker: BrokerProcess | Peer) -> dict[str, Any]:
     return table
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("answers")
 def test_the_counters_match_the_real_ones(brokers: tuple[BrokerProcess, Peer]) -> None:
     ours, theirs = brokers
     # RocketMQ shows its counts at its next sample, within ten seconds.

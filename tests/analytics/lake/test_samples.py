@@ -163,14 +163,14 @@ def test_a_torn_file_keeps_no_message_from_the_lake_and_is_repaired_by_deletion(
     lake = hours.lake
     jobs = LakeJobs(lake.place, ArrowWriter, samples=hours.taking)
 
-    with pytest.raises(LakeError, match="Delete it; the collector writes it again"):
+    with pytest.raises(LakeError, match="Delete the file; the collector writes it again"):
         jobs.ingest(lake.source)
     refused = Status.of(lake.place).error
     torn.write_bytes(whole)
     jobs.ingest(lake.source)
 
     assert lake.offsets() == put_offsets(hours.builder)
-    assert "Delete it; the collector writes it again" in refused
+    assert "Delete the file; the collector writes it again" in refused
     assert Status.of(lake.place).error == ""
     assert hours.rows() == [row(HOUR, 0, "orders", 5)]
 

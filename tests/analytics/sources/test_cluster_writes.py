@@ -95,7 +95,7 @@ def test_a_digest_differs_by_scope_and_content_only() -> None:
     [
         ({"body": b""}, "no body"),
         ({"body": None}, "no body"),
-        ({"body": b"x", "topic": "a b"}, "topic 'a b': .* illegal characters"),
+        ({"body": b"x", "topic": "a b"}, "topic 'a b', .* illegal characters"),
         (
             {"body": b"x", "topic": "SCHEDULE_TOPIC_XXXX"},
             "Sending to the topic SCHEDULE_TOPIC_XXXX isn't",

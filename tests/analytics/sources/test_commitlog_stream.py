@@ -165,7 +165,7 @@ def test_messages_expired_before_they_were_read_are_rejected_or_skipped(
     end = reader_of(root).latestOffset({OFFSET: 0}, ReadAllAvailable())[OFFSET]
 
     assert end == builder.position
-    with pytest.raises(DataLossError, match=f"bytes 0 to {FILE_BYTES}"):
+    with pytest.raises(DataLossError, match=f"Bytes 0 to {FILE_BYTES}"):
         read(reader_of(root), 0, end)
     assert read(reader_of(root, failOnDataLoss="false"), 0, end) == [
         one.commit_log_offset for one in builder.stored if one.commit_log_offset >= FILE_BYTES

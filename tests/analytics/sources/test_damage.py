@@ -176,5 +176,5 @@ def test_a_frame_without_the_column_cannot_be_observed() -> None:
     class Frame:
         columns = ("topic",)
 
-    with pytest.raises(ReportError, match="which the frame doesn't have: read it with messages_w"):
+    with pytest.raises(ReportError, match=r"has no column damage\. Read it with messages_w"):
         observed(Frame(), "x")  # type: ignore[arg-type]

@@ -263,7 +263,7 @@ def test_a_read_fails_if_a_file_has_expired_since_the_plan(tmp_path: Path) -> No
 
     builder.path_of(0).unlink()
 
-    with pytest.raises(DataLossError, match=rf"bytes 0 to {FILE_BYTES} .* failOnDataLoss=false"):
+    with pytest.raises(DataLossError, match=rf"Bytes 0 to {FILE_BYTES} .* failOnDataLoss=false"):
         list(reader.read(plan.splits[0], OFFSETS, EVERY_TOPIC))
 
 
