@@ -90,7 +90,10 @@ const Times = (() => {
       if (fits) field.value = zone;
     }
   });
-  document.addEventListener("htmx:afterSwap", (event) => refresh(event.target));
+  // A refresh also replaces parts outside its target; their texts mustn't change a second later.
+  for (const swap of ["htmx:afterSwap", "htmx:oobAfterSwap"]) {
+    document.addEventListener(swap, (event) => refresh(event.target));
+  }
 
   return { zone, exact, clock, minute, ticks, span, ago, fromInput, toInput, refresh };
 })();
