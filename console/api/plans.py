@@ -1,4 +1,4 @@
-"""Responses about plans: what they change, and why they weren't applied."""
+"""Responses about plans: their changes, or the reason a plan wasn't applied."""
 
 from __future__ import annotations
 

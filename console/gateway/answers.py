@@ -350,7 +350,7 @@ class QueueProgress:
 
 
 def known_lag(queues: Iterable[QueueProgress]) -> int | None:
-    """Return the sum of the known lags, or None if none is known."""
+    """Return the sum of the known lags, or None if all are unknown."""
     lags = [queue.lag for queue in queues if queue.lag is not None]
     return sum(lags) if lags else None
 
@@ -375,7 +375,7 @@ class ConsumeProgress:
 
     @property
     def known_lag(self) -> int | None:
-        """The lag, or None if no queue's lag is known."""
+        """The lag, or None if it is unknown in every queue."""
         return known_lag(self.queues)
 
     def in_topic(self, topic: str) -> tuple[QueueProgress, ...]:

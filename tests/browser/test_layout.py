@@ -290,7 +290,7 @@ def test_no_line_of_a_subtitle_is_a_single_word(chromium) -> None:
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
 def test_a_phone_opens_the_navigation_and_its_sections(scripts, chromium, brokers, actors) -> None:
-    """A link opens the drawer even without scripts, and so do the sections by themselves."""
+    """Both the drawer and the sections also open without scripts."""
     answers = rendered(actors.admin, reverse("overview:index"))
 
     with opened(chromium, answers, "/", 390, scripts=scripts) as page:

@@ -86,7 +86,7 @@ def test_entries_count_the_issues_of_the_overview(brokers, actors) -> None:
 
 @pytest.mark.parametrize("name", ["overview:index", "overview:summary"])
 def test_the_count_of_the_overview_is_that_of_its_list(name, brokers, actors) -> None:
-    """A reading that no rule reports counts, too, and a refresh brings it."""
+    """A bad reading counts as an issue, and appears with the next refresh."""
     brokers.add_topic("Orders")
     brokers.put("Orders", 0, 1, 2, 3)
     brokers.add_group("billing")

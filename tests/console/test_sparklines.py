@@ -1,4 +1,4 @@
-"""Sparklines of young figures fill their line with the time there is, and say since when."""
+"""Sparklines with little data use the full width and show their start time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST = 1_800_000_000_000 // MIDDLE.step_ms
 
 
 def young(*values: float | None) -> Spark:
-    """Return an hour that ends with these values and has none before."""
+    """Return an hour whose last values are these; earlier values are unknown."""
     return Spark.of([*[None] * (HOUR - len(values)), *values], FIRST)
 
 

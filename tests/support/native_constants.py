@@ -51,8 +51,8 @@ def restated_constants(source: Source) -> Iterator[Finding]:
         code = COMMENT.sub(lambda match: match[1] or "", content)
         texts = [_unescaped(match[1][1:-1]) for match in TEXT.finditer(code)]
         for subject in (*_words(texts), *_numbers(TEXT.sub('""', code))):
-            what = f"{subject} is stated in Python, too: {ADVICE}"
-            yield Finding(source.path, line, subject, what)
+            problem = f"{subject} duplicates a Python constant: {ADVICE}"
+            yield Finding(source.path, line, subject, problem)
 
 
 def _unescaped(text: str) -> str:

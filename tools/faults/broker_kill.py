@@ -208,7 +208,7 @@ class Prober:
         process = self._broker.launch()
         while not self._is_acknowledged():
             if process.poll() is not None:
-                what = f"the broker exited with {process.returncode} during its start"
+                what = f"the broker exited with code {process.returncode} while starting"
                 raise NotStartedError(f"{what}:\n{self._broker.words()}")
             if time.monotonic() > began + ANSWER_SECONDS_MAX:
                 what = f"the broker acknowledged nothing within {ANSWER_SECONDS_MAX:g} s"

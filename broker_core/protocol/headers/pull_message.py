@@ -8,7 +8,7 @@ from __future__ import annotations
 FLAG_COMMIT_OFFSET = 1
 """The request commits an offset."""
 FLAG_SUSPEND = 2
-"""The pull waits when there is no message."""
+"""The broker holds the pull until a message arrives."""
 FLAG_SUBSCRIPTION = 4
 """The request contains a subscription."""
 MAX_MSG_NUMS_MAX = 1024

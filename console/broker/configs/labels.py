@@ -128,7 +128,7 @@ def restore_label(request: HttpRequest, service: ConfigService, done: Entry) -> 
 
 
 def owner_in(label: Label | None) -> str | None:
-    """Return a label's owner in lower case, or None if it has none."""
+    """Return a label's owner in lower case, or None without an owner."""
     return (label.owner.lower() or None) if label is not None else None
 
 

@@ -97,7 +97,7 @@ def lags_of(names: Sequence[str]) -> Mapping[str, Spark]:
 
 
 def found_groups(matching: Sequence[Group], kind: str) -> FoundGroups:
-    """Return the groups of a kind among those that match a search; client groups by default."""
+    """Return the matching groups of a kind; client groups by default."""
     kind = SYSTEM if kind == SYSTEM else OWN
     shown = [group for group in matching if group.is_system == (kind == SYSTEM)]
     system_count = sum(group.is_system for group in matching)

@@ -204,6 +204,6 @@ def compare_subscriptions(group: str) -> tuple[GroupConnections, Subscriptions]:
 
 
 def member_status(group: str, member: Member, *, with_threads: bool) -> RunningInfo | GatewayError:
-    """Return a consumer's own report, or why it gave none."""
+    """Return a consumer's own report, or the error that prevented it."""
     infos = gateway().groups.running(group, [member], with_threads=with_threads)
     return infos[member.client_id]

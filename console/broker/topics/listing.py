@@ -114,7 +114,7 @@ def trends_of(names: Sequence[str]) -> Mapping[str, Spark]:
 
 
 def found_topics(matching: Sequence[Topic], kind: str) -> FoundTopics:
-    """Return the topics of a kind among those that match a search; normal ones by default."""
+    """Return the matching topics of a kind; normal topics by default."""
     counts = Counter(topic.kind for topic in matching)
     chips = [Chip("all", _("All"), len(matching))]
     chips += [Chip(each, str(label), counts[each]) for each, label in KIND_LABELS.items()]

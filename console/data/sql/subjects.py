@@ -20,7 +20,7 @@ ROWS = 1_000
 
 
 def problem_of(asked: Mapping[str, str]) -> str:
-    """Return why a URL's time range is impossible, or ""; a URL without a topic needs none."""
+    """Return why a URL's time range is impossible, or "" if it is possible or unused."""
     low, high = (asked.get(name, "").strip() for name in ("from", "to"))
     if not asked.get("topic", "").strip() or not (low or high):
         return ""

@@ -355,7 +355,7 @@ class GrpcConsumer(GrpcClient):
         )
 
     async def receive(self, topic: str) -> list[Received]:
-        """Return the next messages of a topic, or none if there are none for some seconds.
+        """Wait a few seconds for messages of a topic and return them; the list may be empty.
 
         Raises:
             GatewayError: the broker doesn't respond, or refuses.
@@ -430,7 +430,7 @@ def settings_of(
 
 
 def answer_to(command: TelemetryCommand) -> TelemetryCommand | None:
-    """Return the answer to a broker's command; the demo's clients implement none of them."""
+    """Return the answer to a broker's command: the demo's clients don't implement any."""
     status = Status(Code.NOT_IMPLEMENTED, "the demo's client doesn't implement this")
     if command.print_thread_stack_trace_command is not None:
         nonce = command.print_thread_stack_trace_command.nonce

@@ -54,7 +54,7 @@ class TopicSearchStep(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the search found all there is to find."""
+        """Whether the search is complete."""
         return not (self.following or self.has_more or self.without_index or self.problems)
 
 

@@ -19,7 +19,7 @@ class Firing(NamedTuple):
 
 
 def firing_alerts() -> Firing:
-    """Return the firing alerts; none if the database can't be read, which pages report."""
+    """Return the firing alerts. Without the database the counts are 0; pages report the failure."""
     firing = Alert.objects.filter(state=Alert.State.FIRING).order_by()
     try:
         counts = dict(firing.values_list("muted").annotate(number=Count("pk")))

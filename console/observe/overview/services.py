@@ -50,7 +50,7 @@ def current_summary() -> Summary:
 def known_issues() -> Issues:
     """Return the issues for the frame of a page, without asking a broker.
 
-    They are those of the last overview, or the rules' verdicts if nobody opened it recently.
+    These come from a recent overview. Without one, only the verdicts of the rules are returned.
     """
     known = shared_summary.peek(get_language() or "", now_ms(), ISSUES_KEPT_MS)
     if known is not None:

@@ -1,4 +1,4 @@
-"""A search of many topics for a key, and what it holds in memory."""
+"""Searching many topics for a key, with bounded memory."""
 
 from __future__ import annotations
 
